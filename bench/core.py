@@ -216,10 +216,10 @@ def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Conso
     biases = np.random.default_rng(2).standard_normal(shortest.layer.filters).astype(np.float16).astype(np.float32)
     biased = replace(shortest, values={**shortest.values, "bias": biases})
     for cycles in RESULT_CYCLES:
-        made = {name: replace(config, result_cycles=cycles) for name, config in cores.items()}
+        variants = {name: replace(config, result_cycles=cycles) for name, config in cores.items()}
         console.print(f"output unit of {cycles} cycles a row", markup=False)
-        logic = synthesize_core(made["core"], progress=lambda line: console.print(line, markup=False)).to_json()
-        figures = layer_figures(biased, made)
+        logic = synthesize_core(variants["core"], progress=lambda line: console.print(line, markup=False)).to_json()
+        figures = layer_figures(biased, variants)
         yield {
             "result_cycles": cycles,
             "logic": logic,
@@ -243,14 +243,14 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
         for at, each in ((plain, cut.tobytes()), (packed, data), (index, table.astype("<u4").tobytes())):
             image.write(at, each)
         program = Program()
-        how: dict[str, Any] = {"address": 0, "count_0": groups}
+        fields: dict[str, Any] = {"address": 0, "count_0": groups}
         if kind == "plain":
-            program.add("load", memory=plain, signal=["store"], **how)
-            program.add("store", memory=written, wait=["load"], **how)
+            program.add("load", memory=plain, signal=["store"], **fields)
+            program.add("store", memory=written, wait=["load"], **fields)
         else:
-            how |= {"compressed": 1, "segment": SEGMENT}
-            program.add("load", memory=packed, table=index, signal=["store"], **how)
-            program.add("store", memory=written, table=written_index, wait=["load"], **how)
+            fields |= {"compressed": 1, "segment": SEGMENT}
+            program.add("load", memory=packed, table=index, signal=["store"], **fields)
+            program.add("store", memory=written, table=written_index, wait=["load"], **fields)
         program.add("end")
         done, left = run(config, program, bytes(image.bytes))
         golden = GoldenCore(config, image)
@@ -267,15 +267,15 @@ def random_programs(config: CoreConfig, count: int) -> int:
     """Run random programs and compare memory and outcome with the golden core's; return their number."""
     with VerilatedCore(config, 1 << 17, latency=(0, 100), pause=0.2, seed=1) as core:
         for seed in range(count):
-            made = random_program(Random(seed), config)
-            golden = GoldenCore(config, made.memory)
-            core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
-            wanted = golden.run(made.program.descriptors)
-            got = core.run(made.program.descriptors, PROGRAM).outcome
+            case = random_program(Random(seed), config)
+            golden = GoldenCore(config, case.memory)
+            core.memory[:] = np.frombuffer(case.memory.bytes, np.uint8)
+            wanted = golden.run(case.program.descriptors)
+            found = core.run(case.program.descriptors, PROGRAM).outcome
             ring = slice(PROGRAM, PROGRAM + 4096)
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
-            if got != wanted or core.memory.tobytes() != bytes(golden.memory.bytes):
-                raise SystemExit(f"random program {seed} ({made.title}): {got}, golden has {wanted}")
+            if found != wanted or core.memory.tobytes() != bytes(golden.memory.bytes):
+                raise SystemExit(f"random program {seed} ({case.title}): {found}, golden has {wanted}")
     return count
 
 

@@ -74,9 +74,9 @@ def rate(config: TileConfig, steps: int, zeros: float, seed: int) -> tuple[float
     """Return row-steps per second, and the speedup of the tile."""
     b, a = draw(config, steps, zeros, seed)
     scheduler = Scheduler(config)
-    made = scheduler.schedule(b[:1], a[:1]), scheduler.schedule(b, a)
+    schedules = scheduler.schedule(b[:1], a[:1]), scheduler.schedule(b, a)
     seconds = best_time(lambda: scheduler.schedule(b, a))
-    return b.size / seconds, b.shape[0] * STREAM / int(made[1].cycles.sum())
+    return b.size / seconds, b.shape[0] * STREAM / int(schedules[1].cycles.sum())
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def draw(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Gener
     return encode(values.astype(np.float32), fmt)
 
 
-def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, made: NDArray) -> float:
+def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, products: NDArray) -> float:
     """Measure the tile model's rate on one block, and compare its bits."""
     length = GOLDEN_STEPS * config.lanes
     a = columns[: config.columns, :length].reshape(config.columns, -1, config.lanes)
@@ -58,8 +58,8 @@ def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, made: NDArr
     began = time.perf_counter()
     wanted = matmul(a, b, config).c_bits
     seconds = time.perf_counter() - began
-    if not np.array_equal(made, wanted):
-        raise AssertionError(f"the emulator gives {made}, golden {wanted}")
+    if not np.array_equal(products, wanted):
+        raise AssertionError(f"the emulator gives {products}, golden {wanted}")
     return config.rows * config.columns * length / seconds
 
 
@@ -119,8 +119,8 @@ def main() -> None:
             rates = {kind: product_rates(tiles["fp16", kind], arguments.size, *settings) for kind in ("exact", FUSED)}
             named = {"exact": rates["exact"], "fused": rates[FUSED]}
             document = {
-                "mac_per_second": {kind: round(made["emulator"]) for kind, made in named.items()},
-                "golden_mac_per_second": {kind: round(made["golden"]) for kind, made in named.items()},
+                "mac_per_second": {kind: round(measured["emulator"]) for kind, measured in named.items()},
+                "golden_mac_per_second": {kind: round(measured["golden"]) for kind, measured in named.items()},
                 "numpy_float32_mac_per_second": round(named["exact"]["numpy"]),
                 "verilator_cycles_per_second": round(verilator_rate()),
             }
@@ -129,8 +129,8 @@ def main() -> None:
         print(f"one core, {arguments.zeros:.0%} zeros, products of size {arguments.size}, seed {arguments.seed}\n")
         print(f"{'M MAC/s':24} {'emulator':>10} {'golden':>10} {'NumPy float32':>14}")
         for (name, kind), config in tiles.items():
-            made = product_rates(config, arguments.size, *settings)
-            figures = [made[which] / 1e6 for which in ("emulator", "golden", "numpy")]
+            measured = product_rates(config, arguments.size, *settings)
+            figures = [measured[which] / 1e6 for which in ("emulator", "golden", "numpy")]
             print(f"{f'{name}, {kind}':24} {figures[0]:10.1f} {figures[1]:10.4f} {figures[2]:14.1f}")
         print(f"\n{'3x3, 64 channels, fp16':24} {'exact':>10} {FUSED:>10}")
         for operation in OPERANDS:

@@ -90,16 +90,16 @@ def grid(x: float, y: float, steps: Sequence[Sequence[int]], taken: Sequence[tup
 def schedules(pairs: Sequence[Sequence[int]]) -> list[tuple[list[list[int]], Schedule]]:
     """Return the window before each cycle, and the golden scheduler's choices."""
     rest = [list(step) for step in pairs]
-    made: list[tuple[list[list[int]], Schedule]] = []
+    cycles: list[tuple[list[list[int]], Schedule]] = []
     while rest:
         window = rest[:WINDOW_DEPTH]
         chosen = schedule(window, len(window), OPTIONS)
-        made.append(([list(step) for step in window], chosen))
+        cycles.append(([list(step) for step in window], chosen))
         rest = [
             [value * chosen.remaining[step][lane] for lane, value in enumerate(lanes)] if step < len(window) else lanes
             for step, lanes in enumerate(rest)
         ][chosen.advance :]
-    return made
+    return cycles
 
 
 def kind_of(option: Option) -> str:
@@ -121,14 +121,14 @@ def schedule_parts() -> Iterator[str]:
         yield text(64 + step * CELL + CELL / 2, top + lanes * CELL + 16, step, "small")
     yield text(38, top + lanes * CELL + 16, "step", "small")
     x = CYCLE_WIDTH
-    for cycle, (window, made) in enumerate(schedules(B)):
-        yield text(x, 28, f"cycle {cycle + 1}: {made.consumed} pairs, {made.advance} steps leave", "left")
+    for cycle, (window, chosen) in enumerate(schedules(B)):
+        yield text(x, 28, f"cycle {cycle + 1}: {chosen.consumed} pairs, {chosen.advance} steps leave", "left")
         yield text(x + WINDOW_DEPTH * CELL / 2, 52, "window", "small")
         yield text(x + LANES_LEFT + CELL / 2, 52, "lanes", "small")
-        taken = [position for position in made.selected if position is not None]
+        taken = [position for position in chosen.selected if position is not None]
         lines: list[str] = []
         others = [*grid(x, top, window, taken)]
-        for lane, (position, option) in enumerate(zip(made.selected, made.options, strict=True)):
+        for lane, (position, option) in enumerate(zip(chosen.selected, chosen.options, strict=True)):
             lane_x, y = x + LANES_LEFT, top + lane * CELL
             if position is None or option is None:
                 others += [box(lane_x, y, "idle"), text(lane_x + CELL + 8, y + CELL / 2 + 4, "idle", "small left")]
@@ -148,7 +148,7 @@ def scheduler_parts() -> Iterator[str]:
     """Draw for each level the remaining positions, the lane's options by priority, and its choice."""
     lanes, depth, top = len(WINDOW[0]), len(WINDOW), 66
     levels = Connectivity(PAPER_OPTIONS, lanes=lanes, depth=depth).levels
-    made = schedule(WINDOW, depth, PAPER_OPTIONS)
+    chosen = schedule(WINDOW, depth, PAPER_OPTIONS)
     rest = [list(step) for step in WINDOW]
     width = depth * CELL + 46
     x = 24
@@ -156,7 +156,7 @@ def scheduler_parts() -> Iterator[str]:
         names = ", ".join(f"lane {lane}" for lane in deciding)
         yield text(x, 28, f"level {level + 1}: {names}", "left")
         (lane,) = deciding
-        position, option = made.selected[lane], made.options[lane]
+        position, option = chosen.selected[lane], chosen.options[lane]
         found = f"takes option {option}" if option is not None else "finds nothing"
         yield text(x, 48, found, "small left")
         order = {place: index for index, place in enumerate(reach(lane, PAPER_OPTIONS, lanes))}
@@ -169,11 +169,11 @@ def scheduler_parts() -> Iterator[str]:
         middle = top + lanes * CELL / 2
         yield f'<path class="next" d="M{x + depth * CELL + 6:g} {middle:g}H{x + width - 6:g}"/>'
         x += width
-    yield text(x, 28, f"left over: {made.advance} {'step leaves' if made.advance == 1 else 'steps leave'}", "left")
+    yield text(x, 28, f"left over: {chosen.advance} {'step leaves' if chosen.advance == 1 else 'steps leave'}", "left")
     yield text(x, 48, "the oldest steps without a pair", "small left")
     for step in range(depth):
         for source in range(lanes):
-            yield box(x + step * CELL, top + source * CELL, "cell" if made.remaining[step][source] else "zero")
+            yield box(x + step * CELL, top + source * CELL, "cell" if chosen.remaining[step][source] else "zero")
     for step in range(depth):
         yield text(24 + step * CELL + CELL / 2, top + lanes * CELL + 16, step, "small")
 

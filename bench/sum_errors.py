@@ -106,12 +106,12 @@ def errors(product: Recorded) -> NDArray[np.float64]:
     tile = core_preset(PRESET).tile
     fused = replace(tile, accumulator=FUSED)
     ways = Exact(tile, True), Rest(tile, True), Sides(tile, True), Sequential(tile, True), Sides(fused, True)
-    made = [all_sums(way, *product).view(np.float32).astype(np.float64) for way in ways]
-    exact = made[0] + made[1]
+    sums = [all_sums(way, *product).view(np.float32).astype(np.float64) for way in ways]
+    exact = sums[0] + sums[1]
     size = np.sqrt(np.mean(np.square(exact)))
     if not size:
         return np.full(3, np.nan)
-    return np.array([np.sqrt(np.mean(np.square(each - exact))) for each in made[2:]]) / size / UNIT
+    return np.array([np.sqrt(np.mean(np.square(each - exact))) for each in sums[2:]]) / size / UNIT
 
 
 def main(models: list[str], steps: int) -> None:

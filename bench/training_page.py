@@ -65,8 +65,8 @@ def written(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
     for table, (command, options) in TABLES.items():
         rows = [(each, note, results[command_of(table, each)]) for each, note in options.items()]
-        made = render("training", table=table, command=command, rows=rows)
-        text = replace_between(text, f"<!-- {table} -->", f"<!-- /{table} -->", made)
+        rendered = render("training", table=table, command=command, rows=rows)
+        text = replace_between(text, f"<!-- {table} -->", f"<!-- /{table} -->", rendered)
     return text
 
 

@@ -3,6 +3,10 @@
 import gc
 import os
 import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -30,3 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for k, item in enumerate(tests):
             if k not in chosen:
                 item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def bench(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """Import the module of bench/ that a file of tests names in `BENCH`. Its tests can import from that folder, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
+        yield import_module(request.module.BENCH)

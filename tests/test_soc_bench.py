@@ -1,7 +1,6 @@
 """`make soc-demo` exits with 1 at a difference, and the pages have the figures of `docs/soc.json`."""
 
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
+BENCH = "soc"
 CHECKSUMS = np.array([[1, 2, 3], [4, 5, 6]], np.uint32)
 PRINTED = """core f7fded416beb3182
 step 1, loss 2.3074
@@ -23,13 +23,6 @@ cycles: programs 7783, of these asleep 5284, multiplying 3476, host calls 15000
 bit-equal: 3 tensors, 640 bytes, checksum 1558aca8
 exit 0 after 90000 cycles
 """
-
-
-@pytest.fixture
-def bench() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        yield import_module("soc")
 
 
 def run(bench: ModuleType, folder: Path, patch: pytest.MonkeyPatch, printed: str, status: int) -> int:

@@ -4,17 +4,17 @@
 """
 
 import pytest
-from amaranth.hdl import Cat, Mux
 
 from tensordash import load_preset
-from tensordash.arithmetic import normalizer, rounder
+from tensordash.arithmetic import rounder
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash_formal.proof import Proof
 from tensordash_formal.proofs.accumulator import PROOF as ACCUMULATOR
 from tensordash_formal.proofs.rounder import PROOF as ROUNDER
 from tensordash_formal.solver import Solver
 
-from ..sim.verify.conftest import Recorder, sabotage
+from ..sim.verify.accumulator_faults import check_overflow_from, lose_top_of_first_shift, replace_top_by_sign
+from ..sim.verify.conftest import sabotage
 
 __all__ = ["sabotage"]
 
@@ -40,12 +40,7 @@ def status(tmp_path):
 class TestAccumulator:
     @pytest.mark.parametrize("result_bits", [91, 95])
     def test_upper_bits_are_the_sign(self, result_bits, status, sabotage):
-        def assignments(self, inside):
-            number = inside["accumulated"].number
-            cut = Cat(number[:result_bits], number[-1].replicate(self.shape.width - result_bits))
-            return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
-
-        sabotage(ExactAccumulator, assignments)
+        replace_top_by_sign(sabotage, result_bits)
         assert status(ACCUMULATOR) == "unknown"
 
     def test_overflows_upwards_only(self, status, sabotage):
@@ -57,25 +52,11 @@ class TestAccumulator:
         assert status(ACCUMULATOR) == "unknown"
 
     def test_overflow_checks_one_bit_too_many(self, status, sabotage):
-        def assignments(self, inside):
-            top = inside["grown"][self.shape.width - 2 :]
-            return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
-
-        sabotage(ExactAccumulator, assignments)
+        check_overflow_from(sabotage, -2)
         assert status(ACCUMULATOR) == "unknown"
 
 
 def test_upper_bits_of_the_first_shift(status, monkeypatch):
     """The normaliser loses the top four bits after its first stage."""
-    original = normalizer.normalize
-
-    def wrong(m, bits, *args, **kwargs):
-        recorder = Recorder()
-        with monkeypatch.context() as patch:
-            patch.setattr(normalizer, "Signal", recorder)
-            normalized = original(m, bits, *args, **kwargs)
-        m.d.comb += recorder.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
-        return normalized
-
-    monkeypatch.setattr(rounder, "normalize", wrong)
+    lose_top_of_first_shift(monkeypatch, rounder)
     assert status(ROUNDER, "the_result_is_a_normal_number") == "fail"

@@ -1,23 +1,14 @@
 """docs/proofs.md and docs/verification.md have the properties that the proofs claim."""
 
-from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tensordash_formal.suite import full_suite
 
-ROOT = Path(__file__).parents[2]
+BENCH = "proof_page"
 HOW = "run python bench/proof_page.py"
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        yield import_module("proof_page")
 
 
 def test_pages_have_the_counts_and_the_texts_of_the_proofs(bench: ModuleType) -> None:

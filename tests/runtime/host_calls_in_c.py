@@ -109,16 +109,16 @@ def compute(name: str, values: dict[str, Any], **parameters: Any) -> dict[str, n
     return FUNCTIONS[name].compute(arrays, round_parameters(**parameters))
 
 
-def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:
-    kind = how.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
-    builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
+def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **fields: Any) -> str:
+    kind = fields.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
+    builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **fields), numbers)
     if kind == "fp32":  # Conversion would change the bits of NaN.
         builder.values[name] = builder.initial[name] = numbers.view(np.uint32)
     return name
 
 
-def add_result(builder: PlanBuilder, name: str, shape: tuple[int, ...], kind: str = "fp32", **how: Any) -> str:
-    return builder.add_tensor(StepTensor(name=name, shape=shape, format=kind, **how))
+def add_result(builder: PlanBuilder, name: str, shape: tuple[int, ...], kind: str = "fp32", **fields: Any) -> str:
+    return builder.add_tensor(StepTensor(name=name, shape=shape, format=kind, **fields))
 
 
 def build(builder: PlanBuilder) -> ProgramFolder:

@@ -34,16 +34,16 @@ class Rounding(TorchDispatchMode):
             return ((round_operands(x) @ round_operands(y)).float() + bias.float()).to(x.dtype)
         if func is ATEN.convolution.default:
             x, w, bias, *settings = args
-            made = func(round_operands(x), round_operands(w), None, *settings).float()
+            result = func(round_operands(x), round_operands(w), None, *settings).float()
             if bias is not None:
-                made = made + bias.float().reshape(-1, *[1] * (w.dim() - 2))
-            return made.to(x.dtype)
+                result = result + bias.float().reshape(-1, *[1] * (w.dim() - 2))
+            return result.to(x.dtype)
         if func is ATEN.convolution_backward.default:
             g, x, w, sizes, *settings, (for_input, for_weight, for_bias) = args
             mask = [for_input, for_weight, False]
-            made = func(round_operands(g), round_operands(x), round_operands(w), sizes, *settings, mask)
-            made = [None if each is None else each.float().to(g.dtype) for each in made]
+            gradients = func(round_operands(g), round_operands(x), round_operands(w), sizes, *settings, mask)
+            gradients = [None if each is None else each.float().to(g.dtype) for each in gradients]
             if for_bias:
-                made[2] = g.float().sum([k for k in range(g.dim()) if k != 1]).to(g.dtype)
-            return made
+                gradients[2] = g.float().sum([k for k in range(g.dim()) if k != 1]).to(g.dtype)
+            return gradients
         return func(*args, **(kwargs or {}))

@@ -13,12 +13,14 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import ProgramFolderError, compile_step
-from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan, write_tensor
-from tensordash_runtime.program_folder.folder import ProgramFolder, compare
+from tensordash_runtime.program_folder.execution import read_tensor, run_plan, write_tensor
+from tensordash_runtime.program_folder.folder import ProgramFolder
 from tensordash_runtime.program_folder.plan import HostCall
 from tensordash_runtime.program_folder.steps import compute_checksums, read_batches
 from tensordash_sim.compiler.order import find_races
 from tensordash_sim.golden.core.effects import read_memory
+
+from .loaded_memory import check_on_golden_core, load_memory
 
 SAMPLES, CLASSES = 5, 3
 
@@ -95,10 +97,7 @@ def test_tensors_stay_in_the_buffer(folder: ProgramFolder) -> None:
 
 
 def test_golden_core_leaves_the_expected_memory(folder: ProgramFolder) -> None:
-    memory = EXECUTORS["golden"](folder.plan, folder.memory_map)
-    memory.write(folder.memory_map.base, folder.initial)
-    run_plan(memory, folder.plan, folder.memory_map)
-    assert compare(folder, memory) == ""
+    check_on_golden_core(folder)
 
 
 def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
@@ -120,8 +119,7 @@ def test_steps_follow_each_other(folder: ProgramFolder) -> None:
     """Each step starts from the parameters of the step before."""
     model = network()
     optimizer = sgd(model)
-    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
-    memory.write(folder.memory_map.base, folder.initial)
+    memory = load_memory(folder, "emulator")
     for step in range(3):
         images, labels = batch(step)
         for name, numbers in (("input", images), ("target", labels.to(torch.int32))):
@@ -145,8 +143,7 @@ def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
     }
     np.savez(tmp_path / "batches.npz", **arrays)
     batches = read_batches(folder, tmp_path / "batches.npz")
-    memory, places = EXECUTORS["golden"](folder.plan, folder.memory_map), folder.memory_map
-    memory.write(places.base, folder.initial)
+    memory, places = load_memory(folder, "golden"), folder.memory_map
     found = compute_checksums(folder, 3, batches)
     for step in range(3):
         for name in ("input", "target"):
@@ -198,10 +195,7 @@ def test_unfused_relu() -> None:
     folder = compile_step(model, F.cross_entropy, sgd(model), batch(), preset=config)
     calls = [stage.function for stage in folder.plan.stages if isinstance(stage, HostCall)]
     assert calls.count("relu") == calls.count("relu_backward") == 1
-    memory = EXECUTORS["golden"](folder.plan, folder.memory_map)
-    memory.write(folder.memory_map.base, folder.initial)
-    run_plan(memory, folder.plan, folder.memory_map)
-    assert compare(folder, memory) == ""
+    check_on_golden_core(folder)
 
 
 @pytest.mark.parametrize("keeps_size", [True, False], ids=["keeps", "reduces"])
@@ -229,8 +223,7 @@ def test_training_goes_on_after_an_overflow(kind: type[torch.optim.SGD | torch.o
     model = linear()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=2.0**-90)
     folder = compile_step(model, F.cross_entropy, kind(model.parameters(), lr=0.125), batch(), loss_scale=scaler)
-    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
-    memory.write(folder.memory_map.base, folder.initial)
+    memory = load_memory(folder, "emulator")
     names = [name for name, _ in model.named_parameters()]
     before = [read_tensor(memory, folder.plan, folder.memory_map, name).copy() for name in names]
     for is_skipped in (True, False):
@@ -289,11 +282,11 @@ def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
     ids=["operation", "eval", "batch", "layer", "tanh", "add", "mean", "loss", "reduction", "type"],
 )
 def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
-    made = model()
+    network = model()
     images, labels = batch()
     images = images.double() if "float64" in message else images
     with pytest.raises(ProgramFolderError, match=message):
-        compile_step(made, loss, sgd(made), (images, labels))
+        compile_step(network, loss, sgd(network), (images, labels))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +313,7 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("settings", "message"),
     [
         ({"loss_scale": 3.0}, "loss_scale must be a power of two, not 3.0"),
         ({"loss_scale": 0.0}, "loss_scale must be a power of two, not 0.0"),
@@ -334,10 +327,10 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
     ],
     ids=("loss scale 3", "loss scale 0", "growth factor", "tile", "no bias", "base"),
 )
-def test_wrong_settings(how: dict[str, Any], message: str) -> None:
+def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
     model = linear()
     with pytest.raises(ProgramFolderError, match=message):
-        compile_step(model, F.cross_entropy, sgd(model), batch(), **how)
+        compile_step(model, F.cross_entropy, sgd(model), batch(), **settings)
 
 
 def test_target_of_another_type() -> None:

@@ -64,8 +64,8 @@ def convolve(case: Case, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         settings["output_padding"] = case.output_padding
     else:
         function = (F.conv1d, F.conv2d)[len(case.size) - 1]
-    made: torch.Tensor = function(x, w, **settings)
-    return made
+    result: torch.Tensor = function(x, w, **settings)
+    return result
 
 
 def operands(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -83,9 +83,9 @@ def operands(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def assert_equal(expected: Results, y: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> None:
-    for name, made in (("y", y), ("dx", x.grad), ("dw", w.grad)):
+    for name, found in (("y", y), ("dx", x.grad), ("dw", w.grad)):
         torch.testing.assert_close(
-            made, getattr(expected, name).half(), rtol=0, atol=0, msg=f"{name} of {expected.case}"
+            found, getattr(expected, name).half(), rtol=0, atol=0, msg=f"{name} of {expected.case}"
         )
 
 
@@ -122,14 +122,14 @@ def check_records(case: Case, found: list[Record], expected: Results, tensors: d
             assert operand.shape == tuple(tensors[names[letter]].shape)
             assert operand.nonzeros == int(tensors[names[letter]].count_nonzero())
         values = {letter: entry.values(letter).astype(int) for letter in entry.operands}
-        made = torch.from_numpy(multiply_out(entry.geometry, entry.operation, values, lanes=4))
-        assert torch.equal(made, getattr(expected, name)), case
+        product = torch.from_numpy(multiply_out(entry.geometry, entry.operation, values, lanes=4))
+        assert torch.equal(product, getattr(expected, name)), case
 
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
+    with Device("core") as core_device:
+        yield core_device
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])

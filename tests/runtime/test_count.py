@@ -93,8 +93,8 @@ def test_zeros_change_no_random_bits() -> None:
     geometry, rows = MatrixProduct(batch=1, samples=24, in_features=40, out_features=24), []
     for left, count in ((a, True), (sparse, True), (a, False)):
         with Device("core", rounding="stochastic") as device:
-            made = device.contract(geometry, "AxW", {"A": left[None], "W": b.T[None]}, count=count)
-            rows.append(made.result.reshape(24, 24)[0])
+            contraction = device.contract(geometry, "AxW", {"A": left[None], "W": b.T[None]}, count=count)
+            rows.append(contraction.result.reshape(24, 24)[0])
     assert rows[0].dtype == torch.float16
     assert torch.equal(rows[0], rows[1])
     assert torch.equal(rows[0], rows[2])

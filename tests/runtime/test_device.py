@@ -36,8 +36,8 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     if request.param == "verilator":
         yield request.getfixturevalue("verilator")
         return
-    with Device("core", request.param) as made:
-        yield made
+    with Device("core", request.param) as core_device:
+        yield core_device
 
 
 @pytest.fixture(params=[*BACKENDS, *(("core-bf16", each) for each in BACKENDS)], ids=str)
@@ -47,8 +47,8 @@ def any_device(request: pytest.FixtureRequest) -> Iterator[Device]:
         yield request.getfixturevalue("verilator")
         return
     preset, backend = request.param if isinstance(request.param, tuple) else ("core", request.param)
-    with Device(preset, backend) as made:
-        yield made
+    with Device(preset, backend) as preset_device:
+        yield preset_device
 
 
 def type_of_operands(device: Device) -> torch.dtype:
@@ -70,9 +70,9 @@ def test_matrix_products(any_device: Device, n: int, k: int, m: int) -> None:
     a, b = draw_operands((n, k), seed=n, kind=kind), draw_operands((k, m), seed=k, kind=kind)
     expected = (a.double() @ b.double()).float().to(kind)
     assert torch.equal(any_device.matmul(a, b), expected)
-    got = any_device.matmul(*(plain(each).view(any_device.types[0]) for each in (a, b)))
-    assert isinstance(got, np.ndarray)
-    assert np.array_equal(got, plain(expected))
+    product = any_device.matmul(*(plain(each).view(any_device.types[0]) for each in (a, b)))
+    assert isinstance(product, np.ndarray)
+    assert np.array_equal(product, plain(expected))
 
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
@@ -142,11 +142,11 @@ def test_rounding_toward_zero(verilator: Device) -> None:
 
 def test_float32_is_rounded_first_and_stays(device: Device) -> None:
     a, b = draw_operands((5, 9), seed=1, kind=torch.float32), draw_operands((9, 6), seed=2, kind=torch.float32)
-    got = device.matmul(a, b)
-    assert got.dtype is torch.float32
-    assert torch.equal(got, (a.half().double() @ b.half().double()).float())
-    assert not torch.equal(got, (a.double() @ b.double()).float())
-    assert not torch.equal(got, got.half().float())
+    product = device.matmul(a, b)
+    assert product.dtype is torch.float32
+    assert torch.equal(product, (a.half().double() @ b.half().double()).float())
+    assert not torch.equal(product, (a.double() @ b.double()).float())
+    assert not torch.equal(product, product.half().float())
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -167,13 +167,13 @@ def test_convolutions_and_their_gradients(device: Device, settings: dict[str, An
     g = draw_operands(tuple(out.shape), seed=3, zeros=0.7, kind=kind)
     wide_g = g.half().double()
     shape: Any = a.shape
-    for got, expected in (
+    for found, expected in (
         (device.convolution(a, w, **settings), out),
         (device.convolution_input(a.shape, w, g, **settings), conv2d_input(shape, wide_w, wide_g, **settings)),
         (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),
     ):
-        assert got.dtype is kind
-        assert torch.equal(got, expected.float().to(kind))
+        assert found.dtype is kind
+        assert torch.equal(found, expected.float().to(kind))
 
 
 def test_one_direction(device: Device) -> None:
@@ -390,8 +390,8 @@ def test_a_tile_with_scales_computes_convolutions() -> None:
         first, second = (device.convolution_weight(a, w.shape, g) for _ in range(2))
         assert not torch.equal(first, second)
         expected = conv2d_weight(a, w.shape, g)
-        for made in (first, second, nearest.convolution_weight(a, w.shape, g)):
-            assert (made - expected).abs().mean() < 0.05 * expected.abs().mean()
+        for gradient in (first, second, nearest.convolution_weight(a, w.shape, g)):
+            assert (gradient - expected).abs().mean() < 0.05 * expected.abs().mean()
         for more in ({"relu": True}, {"bias": torch.zeros(8)}, {"mask": g}):
             with pytest.raises(ValueError, match=rf'tile.scale must be "none" for {next(iter(more))}, not "e8m0"'):
                 device.contract(layer, "AxW", {"A": a, "W": w}, **more)

@@ -1,7 +1,5 @@
 """The emulator's estimated cycles are close to those of the core's Verilog."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,19 +12,9 @@ from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.row_streams import RowStreams
 
-ROOT = Path(__file__).parents[2]
+BENCH = "mapper"  # It draws and runs the layers.
 SEEDS = range(500, 506)
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8", "core-bf16")]
-
-
-@pytest.fixture
-def mapper() -> Iterator[ModuleType]:
-    """Import bench/mapper.py, which draws and runs the layers."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        import mapper
-
-        yield mapper
 
 
 @pytest.mark.parametrize("shape", [(96, 24, 128), (64, 3, 160), (1, 300, 200)])
@@ -44,36 +32,36 @@ def test_rectangular_products(shape: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("preset", ["core", *OTHERS])
-def test_random_layers(mapper: ModuleType, preset: str) -> None:
+def test_random_layers(bench: ModuleType, preset: str) -> None:
     """For small layers of the bench, each estimate is within 5%, or within 100 cycles."""
-    comparison = mapper.Comparison(preset)
+    comparison = bench.Comparison(preset)
     found = [comparison.layer(seed, 0.2) for seed in SEEDS]
     for each in found:
-        for name in mapper.ESTIMATES:
-            assert each[name] == pytest.approx(each["cycles"], rel=mapper.WORST_GOAL, abs=100), each
-    document = mapper.summary(found)
+        for name in bench.ESTIMATES:
+            assert each[name] == pytest.approx(each["cycles"], rel=bench.WORST_GOAL, abs=100), each
+    document = bench.summary(found)
     assert document["layers"] == len(SEEDS)
-    assert document["expected"]["median_error"] < 2 * mapper.MEDIAN_GOAL, found
+    assert document["expected"]["median_error"] < 2 * bench.MEDIAN_GOAL, found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [100129, 100155])
-def test_loads_and_stores_meet_the_output_unit_at_a_mask(mapper: ModuleType, seed: int) -> None:
+def test_loads_and_stores_meet_the_output_unit_at_a_mask(bench: ModuleType, seed: int) -> None:
     """On core-wide, the cycles of these layers depend on the output unit."""
-    found = mapper.Comparison("core-wide").layer(seed)
-    assert found["estimate"] == pytest.approx(found["cycles"], rel=mapper.WORST_GOAL / 2), found
+    found = bench.Comparison("core-wide").layer(seed)
+    assert found["estimate"] == pytest.approx(found["cycles"], rel=bench.WORST_GOAL / 2), found
 
 
-def test_summary_says_whether_goals_are_met(mapper: ModuleType) -> None:
+def test_summary_says_whether_goals_are_met(bench: ModuleType) -> None:
     layers = [{"expected_error": error, "estimate_error": -error} for error in (0.001, 0.02, 0.06)]
-    for name in mapper.ESTIMATES:
-        assert mapper.summary(layers)[name] == {
+    for name in bench.ESTIMATES:
+        assert bench.summary(layers)[name] == {
             "median_error": 0.02,
             "worst_error": 0.06,
             "median_goal_met": False,
             "worst_goal_met": False,
         }
-        assert mapper.summary(layers[:1])[name]["worst_goal_met"]
+        assert bench.summary(layers[:1])[name]["worst_goal_met"]
 
 
 def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:

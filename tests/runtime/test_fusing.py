@@ -47,12 +47,12 @@ def step(model: nn.Module, x: torch.Tensor, device: Device, **options: Any) -> t
     options = {"device": device, "run": run, "strict": True, **options}
     x = x.detach().requires_grad_()
     model.zero_grad()
-    made = torch.compile(model, backend="tensordash", options=options)(x)
-    loss = made.float().square().mean()
+    output = torch.compile(model, backend="tensordash", options=options)(x)
+    loss = output.float().square().mean()
     loss.backward()
     assert x.grad is not None
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    return [made.detach(), loss.detach(), x.grad, *gradients], run
+    return [output.detach(), loss.detach(), x.grad, *gradients], run
 
 
 def count_unfused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -76,8 +76,8 @@ class ReluWithInput(nn.Module):
         self.layer = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = self.layer(x)
-        return made.relu() + made
+        output = self.layer(x)
+        return output.relu() + output
 
 
 class ScaledProducts(nn.Module):
@@ -88,8 +88,8 @@ class ScaledProducts(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.randn(4, 5)), nn.Parameter(torch.randn(5))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = torch.addmm(self.bias, x, self.weight, alpha=2).relu()
-        return torch.addmm(made, x, self.weight).relu() + torch.addmm(self.bias[:1], x, self.weight, beta=3).relu()
+        hidden = torch.addmm(self.bias, x, self.weight, alpha=2).relu()
+        return torch.addmm(hidden, x, self.weight).relu() + torch.addmm(self.bias[:1], x, self.weight, beta=3).relu()
 
 
 CONV, LAST = (lambda: nn.Conv2d(3, 5, 3, padding=1)), (lambda: nn.Conv2d(5, 2, 3, stride=2))
@@ -139,10 +139,9 @@ def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatc
     model, x = seeded(*layers), inputs(*shape)
     expected, plain = step(model, x, device, fuse=False)
     counted = count_unfused(monkeypatch)
-    got, run = step(model, x, device)
-    assert [torch.equal(actual, reference) for actual, reference in zip(got, expected, strict=True)] == [True] * len(
-        expected
-    )
+    results, run = step(model, x, device)
+    are_equal = [torch.equal(actual, reference) for actual, reference in zip(results, expected, strict=True)]
+    assert are_equal == [True] * len(expected)
     assert Counter(" ".join(each.fused) for each in run.contractions if each.fused) == Counter(fused)
     assert counted == elements
     assert not any(each.fused for each in plain.contractions)
@@ -155,8 +154,8 @@ def test_on_the_golden_core(device: Device) -> None:
     expected, _ = step(model, x, device)
     with Device("core", "golden") as golden:
         for fuse in (True, False):
-            got, run = step(model, x, golden, fuse=fuse)
-            assert all(map(torch.equal, got, expected))
+            results, run = step(model, x, golden, fuse=fuse)
+            assert all(map(torch.equal, results, expected))
             assert [each.fused for each in run.contractions].count(("mask",)) == fuse
 
 
@@ -165,20 +164,20 @@ def test_channels_last(device: Device) -> None:
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = inputs(*IMAGES).to(memory_format=torch.channels_last)
     expected, _ = step(model, x, device, fuse=False)
-    got, run = step(model, x, device)
-    assert all(map(torch.equal, got, expected))
+    results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
     assert [each.fused for each in run.contractions].count(("mask",)) == 1
 
 
 def test_forward_only(device: Device) -> None:
-    model, x, made = seeded(CONV, nn.ReLU, LAST, nn.ReLU).eval(), inputs(*IMAGES), []
+    model, x, outputs = seeded(CONV, nn.ReLU, LAST, nn.ReLU).eval(), inputs(*IMAGES), []
     for fuse in (False, True):
         torch._dynamo.reset()
         run = Run(device)
         options: Any = {"device": device, "run": run, "strict": True, "fuse": fuse}
         with torch.no_grad():
-            made.append(torch.compile(model, backend="tensordash", options=options)(x))
-    assert torch.equal(*made)
+            outputs.append(torch.compile(model, backend="tensordash", options=options)(x))
+    assert torch.equal(*outputs)
     assert [each.fused for each in run.contractions] == [("bias", "relu")] * 2
 
 
@@ -188,8 +187,8 @@ def test_float32(device: Device, autocast: bool) -> None:
     model, x = seeded(lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 3)).float(), inputs(4, 6).float()
     with torch.autocast("cpu", torch.float16, enabled=autocast):
         expected, _ = step(model, x, device, fuse=False)
-        got, run = step(model, x, device)
-    assert all(map(torch.equal, got, expected))
+        results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
     found = [each.fused for each in run.contractions if each.fused]
     assert found == [("bias", "relu"), ("bias",), *[("mask",)] * autocast]
 
@@ -199,9 +198,9 @@ def test_biases_are_rounded_once(device: Device) -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(50, 300).half().float(), torch.randn(100, 50).half().float()
     exact, bias = x.double() @ linear.weight.double().T, linear.bias
-    got, run = step(nn.Sequential(linear, nn.ReLU()), x, device)
-    assert torch.equal(got[0], (exact + bias).float().relu())
-    assert not torch.equal(got[0], (exact.float() + bias).relu())
+    results, run = step(nn.Sequential(linear, nn.ReLU()), x, device)
+    assert torch.equal(results[0], (exact + bias).float().relu())
+    assert not torch.equal(results[0], (exact.float() + bias).relu())
     assert run.contractions[0].fused == ("bias", "relu")
 
 
@@ -212,8 +211,8 @@ def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
     model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)
     with Device(CoreConfig.from_toml("", [f"core.{without}=false"])) as device:
         expected, _ = step(model, x, device, fuse=False)
-        got, run = step(model, x, device)
-    assert all(map(torch.equal, got, expected))
+        results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
     assert [" ".join(each.fused) for each in run.contractions if each.fused] == fused
 
 
@@ -230,8 +229,8 @@ def test_what_does_not_run_on_the_device(device: Device) -> None:
         inputs(2, 3, 6, 20),
     )
     expected, _ = step(model, x, device, strict=False, fuse=False)
-    got, run = step(model, x, device, strict=False)
-    assert all(map(torch.equal, got, expected))
+    results, run = step(model, x, device, strict=False)
+    assert all(map(torch.equal, results, expected))
     assert [each.operation for each in run.missed] == ["AxW", "WxG", "AxG"]
 
 

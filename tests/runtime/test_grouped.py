@@ -56,9 +56,9 @@ def test_results_gradients_and_records(form: str, device: Device, tmp_path: Path
     grad = integers(*expected.shape, seed=3).detach()
     expected.backward(grad.double())
     with offload(device, strict=True) as run, record(tmp_path / "run.trace", values=True):
-        made = torch.nn.functional.grouped_mm(x, y, offs=offsets(ends))
-        made.backward(grad)
-    assert torch.equal(made.double(), expected)
+        product = torch.nn.functional.grouped_mm(x, y, offs=offsets(ends))
+        product.backward(grad)
+    assert torch.equal(product.double(), expected)
     for actual, reference in ((x.grad, a.grad), (y.grad, b.grad)):
         assert actual is not None
         assert reference is not None
@@ -87,8 +87,8 @@ def check_records(trace: Trace, operations: list[str], macs: int, expected: torc
 def test_experts_of_a_type_that_the_device_has_not(device: Device) -> None:
     x, y = (integers(*shape, seed=4).detach().bfloat16() for shape in ((16, 16), (4, 16, 24)))
     with offload(device) as run:
-        made = torch._grouped_mm(x, y, offs=offsets([3, 3, 8, 16]))
-    assert torch.equal(made.double(), by_groups(x, y, [3, 3, 8, 16]).bfloat16().double())
+        product = torch._grouped_mm(x, y, offs=offsets([3, 3, 8, 16]))
+    assert torch.equal(product.double(), by_groups(x, y, [3, 3, 8, 16]).bfloat16().double())
     assert [each.macs for each in run.missed] == [rows * 16 * 24 for rows in (3, 5, 8)]
     assert run.contractions == []
 

@@ -15,13 +15,14 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.building import PlanBuilder
-from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan
+from tensordash_runtime.program_folder.execution import read_tensor, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
 from tensordash_runtime.program_folder.host_math import exp, log
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
 from tensordash_sim.lowering import MatrixProduct
 
 from .host_calls_in_c import FLAGS, IMAGES, add, add_result, build, compute, hard_numbers, require_equal
+from .loaded_memory import load_memory
 
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
@@ -247,8 +248,7 @@ def test_steps_are_skipped() -> None:
     batch = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=2)
     folder = compile_step(model, F.cross_entropy, optimizer, batch, loss_scale=scaler)
-    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
-    memory.write(folder.memory_map.base, folder.initial)
+    memory = load_memory(folder, "emulator")
 
     def values(name: str) -> np.ndarray:
         tensor = folder.plan.tensors[name]
@@ -282,12 +282,12 @@ def test_exponential_and_logarithm() -> None:
 def test_pooling_is_pytorch_s(padding: int) -> None:
     x = torch.relu(torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0))).requires_grad_()
     parameters = {**POOL, "padding_y": padding, "padding_x": padding}
-    made = F.max_pool2d(x, (3, 2), (2, 1), padding)
-    gradient = torch.randn(made.shape, generator=torch.Generator().manual_seed(1))
-    made.backward(gradient)
+    pooled = F.max_pool2d(x, (3, 2), (2, 1), padding)
+    gradient = torch.randn(pooled.shape, generator=torch.Generator().manual_seed(1))
+    pooled.backward(gradient)
     assert x.grad is not None
     plain = x.detach().numpy()
-    np.testing.assert_array_equal(compute("max_pool", {"x": plain}, **parameters)["result"], made.detach().numpy())
+    np.testing.assert_array_equal(compute("max_pool", {"x": plain}, **parameters)["result"], pooled.detach().numpy())
     found = compute("max_pool_backward", {"x": plain, "gradient": gradient.numpy()}, **parameters)["result"]
     np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-6)
 
@@ -299,9 +299,9 @@ def test_loss_is_pytorch_s() -> None:
     loss.backward()
     assert scores.grad is not None
     values = {"scores": scores.detach().numpy(), "labels": labels.to(torch.int32).numpy()}
-    made = compute("softmax_cross_entropy", values, gradient_scale=1 / 6)
-    assert made["loss"][0] == pytest.approx(loss.item(), rel=1e-6)
-    np.testing.assert_allclose(made["gradient"], scores.grad.numpy(), atol=1e-7)
+    results = compute("softmax_cross_entropy", values, gradient_scale=1 / 6)
+    assert results["loss"][0] == pytest.approx(loss.item(), rel=1e-6)
+    np.testing.assert_allclose(results["gradient"], scores.grad.numpy(), atol=1e-7)
 
 
 def test_sums_are_in_order() -> None:

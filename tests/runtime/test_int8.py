@@ -95,8 +95,8 @@ class IntegerCnn:
                 groups=1,
             )
         bias = self.biases[name].astype(np.int32)
-        how = {"relu": True, "scale": self.scales[name]} if name in self.scales else {"fp32": True}
-        result = device.contract(geometry, "AxW", tensors, bias=bias, count=False, **how).result
+        settings = {"relu": True, "scale": self.scales[name]} if name in self.scales else {"fp32": True}
+        result = device.contract(geometry, "AxW", tensors, bias=bias, count=False, **settings).result
         assert result.dtype == (np.int8 if name in self.scales else np.int32)
         return (result[0] if w.ndim == 2 else result).astype(np.int64)
 
@@ -156,7 +156,7 @@ def test_what_saturates_is_counted():
 @pytest.mark.parametrize("backend", ["golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_a_training_step_straight_through(backend):
     """After a step, gradients and weights have the bits of the emulator."""
-    made = []
+    results = []
     for name in ("emulator", backend):
         task = load_task("digits", 0, 2)
         with (
@@ -167,10 +167,10 @@ def test_a_training_step_straight_through(backend):
             loss.backward()
             task.optimizer(task.model.parameters()).step()
         assert len(run.contractions) == 11
-        made.append([loss.detach(), *(each for p in task.model.parameters() for each in (p.detach(), p.grad))])
-    for one, other in zip(*made, strict=True):
+        results.append([loss.detach(), *(each for p in task.model.parameters() for each in (p.detach(), p.grad))])
+    for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one.numpy().view(np.uint32), other.numpy().view(np.uint32))
-    assert all(bool(each.any()) for each in made[0])
+    assert all(bool(each.any()) for each in results[0])
 
 
 ONES = {"A": np.ones((1, 4, 8), np.int8), "W": np.ones((1, 4, 8), np.int8)}
@@ -178,7 +178,7 @@ FLOATS = {name: each.astype(np.float32) for name, each in ONES.items()}
 
 
 @pytest.mark.parametrize(
-    ("operands", "how", "kind", "message"),
+    ("operands", "settings", "kind", "message"),
     [
         (ONES, {"bias": np.ones(4, np.float32)}, TypeError, "bias must be int32, not float32"),
         (FLOATS, {"bias": np.ones(4, np.int32)}, TypeError, "bias must be float32, not int32"),
@@ -193,9 +193,9 @@ FLOATS = {name: each.astype(np.float32) for name, each in ONES.items()}
         ),
     ],
 )
-def test_what_it_refuses(operands, how, kind, message):
+def test_what_it_refuses(operands, settings, kind, message):
     with Device("core-int8") as device, pytest.raises(kind, match=message):
-        device.contract(LAYER, "AxW", operands, **how)
+        device.contract(LAYER, "AxW", operands, **settings)
 
 
 def test_no_program_folders():

@@ -14,9 +14,9 @@ from tensordash_runtime.library import convolution, matmul, set_default_device
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    with Device("core") as made:
-        set_default_device(made)
-        yield made
+    with Device("core") as core_device:
+        set_default_device(core_device)
+        yield core_device
     set_default_device(None)
 
 
@@ -26,13 +26,13 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 def test_matrix_products(device: Device) -> None:
     a, b = torch.randn(3, 4, 5, requires_grad=True), torch.randn(5, 2, requires_grad=True)
-    made = matmul(a, b)
-    made.backward(torch.ones_like(made))
+    product = matmul(a, b)
+    product.backward(torch.ones_like(product))
     x, y = wide(a), wide(b)
     expected = x @ y
     expected.backward(torch.ones_like(expected))
     assert x.grad is not None
-    assert torch.equal(made, expected.float())
+    assert torch.equal(product, expected.float())
     assert torch.equal(a.grad, x.grad.float())  # type: ignore[arg-type]
     assert torch.allclose(b.grad, y.grad.float(), rtol=1e-6)  # type: ignore[union-attr, arg-type]
 
@@ -40,12 +40,12 @@ def test_matrix_products(device: Device) -> None:
 def test_convolutions(device: Device) -> None:
     a, w = torch.randn(2, 4, 6, 6, requires_grad=True), torch.randn(6, 2, 3, 3, requires_grad=True)
     settings: Any = [2, 1], [1, 0], [1, 1], 2
-    made = convolution(a, w, *settings)
-    made.backward(torch.ones_like(made))
+    result = convolution(a, w, *settings)
+    result.backward(torch.ones_like(result))
     x, y = wide(a), wide(w)
     expected = torch.nn.functional.conv2d(x, y, None, *settings)
     expected.backward(torch.ones_like(expected))
-    for found, reference in ((made, expected), (a.grad, x.grad), (w.grad, y.grad)):
+    for found, reference in ((result, expected), (a.grad, x.grad), (w.grad, y.grad)):
         assert torch.equal(found, reference.float())  # type: ignore[arg-type, union-attr]
 
 
@@ -76,8 +76,8 @@ def test_compiled(device: Device) -> None:
     torch.compile(model, backend="tensordash", options=options)(x).sum().backward()
     assert len(run.contractions) == 5
     assert run.totals().uncounted == 5
-    got = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    pairs = list(zip(got, expected, strict=True))
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    pairs = list(zip(gradients, expected, strict=True))
     assert all(torch.allclose(found, reference, rtol=1e-2, atol=1e-2) for found, reference in pairs)
     assert not all(torch.equal(found, reference) for found, reference in pairs)
 

@@ -111,8 +111,8 @@ def opaque_gemm(x: torch.Tensor) -> torch.Tensor:
 def test_operations_of_other_libraries(device: Device) -> None:
     x = torch.arange(30.0).reshape(5, 6)
     with offload(device, strict=True) as run:
-        made = torch.ops.tensordash_tests.mm_of_powers(x, Y)
-    assert torch.equal(made, (x * x).half().float() @ Y)
+        product = torch.ops.tensordash_tests.mm_of_powers(x, Y)
+    assert torch.equal(product, (x * x).half().float() @ Y)
     assert [each.macs for each in run.contractions] == [5 * 6 * 7]
     with offload(device) as run:
         torch.ops.tensordash_tests.opaque_mm(X, Y)

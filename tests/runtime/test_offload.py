@@ -66,11 +66,11 @@ def rounded_gradients(model: nn.Module, autocast: bool) -> list[torch.Tensor]:
 def test_losses_and_gradients_to_the_bit(device: Device, autocast: bool) -> None:
     model = seeded(Network)
     with offload(device, model=model, strict=True) as run:
-        got = gradients(model, autocast)
+        results = gradients(model, autocast)
     expected = rounded_gradients(model, autocast)
-    assert len(got) == len(expected) > 10
-    assert all(map(torch.equal, got, expected))
-    assert not all(map(torch.equal, got, gradients(model, autocast)))
+    assert len(results) == len(expected) > 10
+    assert all(map(torch.equal, results, expected))
+    assert not all(map(torch.equal, results, gradients(model, autocast)))
     layers = {each.layer for each in run.contractions}
     assert {"conv", "lstm.weight_hh_l0_reverse", "attention.in_proj_weight", "attention/bmm0", "up", "out"} <= layers
     assert run.missed == []
@@ -80,8 +80,8 @@ def test_losses_and_gradients_to_the_bit(device: Device, autocast: bool) -> None
 def test_on_the_golden_core() -> None:
     model = seeded(lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 2)))
     with Device("core", "golden") as device, offload(device, strict=True):
-        got = gradients(model, autocast=True)
-    assert all(map(torch.equal, got, rounded_gradients(model, autocast=True)))
+        results = gradients(model, autocast=True)
+    assert all(map(torch.equal, results, rounded_gradients(model, autocast=True)))
 
 
 def labels(run: Run) -> list[tuple[str, str]]:
@@ -128,7 +128,7 @@ def test_what_pytorch_adds(device: Device) -> None:
     bx, by = half(3, 4, 6, seed=4), half(3, 6, 5, seed=5)
     image, kernel, bias = half(1, 2, 5, 5, seed=6), half(2, 3, 3, 3, seed=7), half(3, seed=8)
     with offload(device, strict=True) as run:
-        got = [
+        results = [
             torch.addmm(c, x, y),
             torch.addmm(c, x, y, alpha=0.3, beta=0.7),
             torch.addmm(torch.full_like(c, torch.nan), x, y, beta=0),
@@ -162,17 +162,17 @@ def test_what_pytorch_adds(device: Device) -> None:
         apart + bias.float()[:, None, None],
         exact(bx, by),
     ]
-    for k, (found, reference) in enumerate(zip(got, expected, strict=True)):
+    for k, (found, reference) in enumerate(zip(results, expected, strict=True)):
         assert torch.equal(found, reference.half()), k
-    assert len(run.contractions) == len(got)
+    assert len(run.contractions) == len(results)
 
 
 def test_inference_mode(device: Device) -> None:
     model = seeded(Network).eval()
     with offload(device, strict=True) as run, torch.inference_mode():
-        got = model(images())
+        output = model(images())
     with offload(device), torch.no_grad():
-        assert torch.equal(model(images()), got)
+        assert torch.equal(model(images()), output)
     assert len(run.contractions) > 10
 
 
@@ -180,8 +180,8 @@ def test_inference_mode(device: Device) -> None:
 def test_compiled(device: Device) -> None:
     model = seeded(lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 2)))
     with offload(device, strict=True) as run:
-        got = gradients(torch.compile(model, backend="aot_eager"), autocast=False)  # type: ignore[arg-type]
-    assert all(map(torch.equal, got, rounded_gradients(model, autocast=False)))
+        results = gradients(torch.compile(model, backend="aot_eager"), autocast=False)  # type: ignore[arg-type]
+    assert all(map(torch.equal, results, rounded_gradients(model, autocast=False)))
     assert len(run.contractions) == 5
     # Outside of `offload`, PyTorch compiles a function again that it compiled inside.
     graphs: list[Any] = []
@@ -236,9 +236,9 @@ def test_half_of_a_backward_pass(device: Device) -> None:
 
 
 def _spread(w: torch.Tensor) -> torch.Tensor:
-    made = torch.zeros(9)
-    made[0:2] = made[5:7] = w.detach().flatten()
-    return made
+    spread = torch.zeros(9)
+    spread[0:2] = spread[5:7] = w.detach().flatten()
+    return spread
 
 
 def test_nothing_is_left_changed(device: Device) -> None:

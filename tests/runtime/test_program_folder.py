@@ -14,7 +14,6 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime.errors import NoRoomError, ProgramFolderError
 from tensordash_runtime.program_folder.building import PlanBuilder
-from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, compare, run_folder
 from tensordash_runtime.program_folder.single import plan_operation
 from tensordash_runtime.program_folder.storage import load_folder, write_folder
@@ -25,6 +24,7 @@ from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from ..sim.lowering.geometries import convolution
+from .loaded_memory import check_on_golden_core
 
 LAYER = convolution(batch=2, channels=(6, 5), size=(6, 6), kernel=(3, 3), padding=(1, 1))
 GROUPED = convolution(batch=2, channels=(6, 4), size=(5, 7), kernel=(3, 2), stride=(2, 1), padding=(1, 0), groups=2)
@@ -91,14 +91,11 @@ def test_order_of_fp32(turned: bool) -> None:
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: str) -> None:
     plan, values = plan_operation(CoreConfig(), geometry, operation)
-    made = build_folder(plan, values, base=BASE)
-    memory = EXECUTORS["golden"](plan, made.memory_map)
-    memory.write(BASE, made.initial)
-    run_plan(memory, plan, made.memory_map)
-    assert compare(made, memory) == ""
-    region = made.memory_map.tensors["result"]
+    folder = build_folder(plan, values, base=BASE)
+    memory = check_on_golden_core(folder)
+    region = folder.memory_map.tensors["result"]
     memory.write(region.address, bytes([memory.read(region.address, 1)[0] ^ 1]))
-    assert compare(made, memory).startswith("result: 1 of ")
+    assert compare(folder, memory).startswith("result: 1 of ")
 
 
 @pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
@@ -115,9 +112,9 @@ def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple
     builder.add_tensor(bias, random.standard_normal(out_features, np.float32))
     for result, biases in (("first", {}), ("second", {"bias": "bias"}), ("third", {})):
         builder.add_product(result, geometry, "AxW", {"A": "A", "W": "W", **biases}, result, rows="A")
-    made = build_folder(builder.build("three products"), builder.initial, base=BASE)
-    assert len(made.programs) == 1
-    assert run_folder(made, "golden")[1] == ""
+    folder = build_folder(builder.build("three products"), builder.initial, base=BASE)
+    assert len(folder.programs) == 1
+    assert run_folder(folder, "golden")[1] == ""
 
 
 def test_what_is_written_is_read(folder: ProgramFolder, written: Path) -> None:

@@ -35,7 +35,7 @@ def nearest(value: float, table: NDArray[np.float64]) -> float:
 
 def square_blocks(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     """Quantise a matrix to NVFP4 with 16 x 16 blocks, value by value (arXiv:2509.25149, appendix B)."""
-    made = np.zeros(weights.shape)
+    rounded = np.zeros(weights.shape)
     tensor = float(np.float32(np.abs(weights.astype(np.float64)).max() / (448 * 6)))
     for y in range(0, weights.shape[0], 16):
         for x in range(0, weights.shape[1], 16):
@@ -43,15 +43,15 @@ def square_blocks(weights: NDArray[np.float32]) -> NDArray[np.float64]:
             scale = nearest(np.abs(block).max() / (6 * tensor), SCALE_VALUES) * tensor
             for index, value in np.ndenumerate(block):
                 if scale:
-                    made[y + index[0], x + index[1]] = np.sign(value) * scale * nearest(abs(value) / scale, ELEMENTS)
-    return made
+                    rounded[y + index[0], x + index[1]] = np.sign(value) * scale * nearest(abs(value) / scale, ELEMENTS)
+    return rounded
 
 
 def quantise_values(values: NDArray[np.float32], height: int) -> NDArray[np.float64]:
-    made = quantise_blocks(values, fp4(), E4M3, block_height=height)
+    blocks = quantise_blocks(values, fp4(), E4M3, block_height=height)
     table = np.concatenate([ELEMENTS, -ELEMENTS])
-    scales = np.repeat(SCALE_VALUES[made.scales], 16, axis=-1)[..., : values.shape[-1]]
-    return np.asarray(table[made.bits] * scales * made.tensor)
+    scales = np.repeat(SCALE_VALUES[blocks.scales], 16, axis=-1)[..., : values.shape[-1]]
+    return np.asarray(table[blocks.bits] * scales * blocks.tensor)
 
 
 def fp4() -> FloatFormat:
@@ -100,16 +100,16 @@ def test_a_product_under_the_transform_is_the_same(rows: int) -> None:
 def test_an_outlier_is_spread_over_its_block() -> None:
     values = np.zeros((32, 1), np.float32)
     values[18] = 8
-    made = hadamard_transform(values, hadamard_matrix(0))
-    assert np.array_equal(np.abs(made[:, 0]), [0] * 16 + [2] * 16)
+    transformed = hadamard_transform(values, hadamard_matrix(0))
+    assert np.array_equal(np.abs(transformed[:, 0]), [0] * 16 + [2] * 16)
 
 
 def test_random_signs_precede_the_transform() -> None:
     """Without signs, a constant block would become a single outlier of 4."""
     for seed in range(20):
-        made = hadamard_transform(np.ones((16, 1), np.float32), hadamard_matrix(seed))
-        assert np.abs(made).max() < 4
-        assert np.square(made).sum() == 16
+        transformed = hadamard_transform(np.ones((16, 1), np.float32), hadamard_matrix(seed))
+        assert np.abs(transformed).max() < 4
+        assert np.square(transformed).sum() == 16
 
 
 # Scales of 16 x 16 blocks
@@ -182,10 +182,10 @@ def test_weight_gradients_are_products_of_transformed_operands() -> None:
     values["G"][:, :, ::2] = 0
     values["G"][:, ::3] = 0
     matrix = hadamard_matrix(5)
-    made = {name: hadamard_transform(each, matrix) for name, each in values.items()}
+    transformed = {name: hadamard_transform(each, matrix) for name, each in values.items()}
     wide = MatrixProduct(batch=1, samples=48, in_features=70, out_features=24)
     with Device("nvfp4", recipe=Recipe(seed=5), rounding="nearest") as device, Device("nvfp4") as plain:
-        done, expected = device.contract(LAYER, "AxG", values), plain.contract(wide, "AxG", made)
+        done, expected = device.contract(LAYER, "AxG", values), plain.contract(wide, "AxG", transformed)
         without = plain.contract(LAYER, "AxG", values)
     assert np.array_equal(done.result, expected.result)
     assert done.executed.zeros == expected.executed.zeros
@@ -229,10 +229,10 @@ def test_a_model_has_its_layers_in_bf16_by_their_names() -> None:
     errors = []
     for layers in ((), ("2",), ("*",)):
         with Device("nvfp4", recipe=Recipe(bf16_layers=layers)) as device, offload(device, model=model) as run:
-            made = model(x)
-            made.sum().backward()
+            output = model(x)
+            output.sum().backward()
         assert run.missed == []
-        errors.append(float((made - model(x)).detach().square().mean()))
+        errors.append(float((output - model(x)).detach().square().mean()))
     assert errors[0] > errors[1] > 100 * errors[2] > 0
 
 

@@ -126,8 +126,8 @@ def test_gradients_below_fp16() -> None:
 
         right = step(torch.float64)
         with Device("core") as device, offload(device, model=net.float(), strict=True, flush_limit=1e-2) as run:
-            made = step(torch.float32)
-        for gradient, expected in zip(made, right, strict=True):
+            gradients = step(torch.float32)
+        for gradient, expected in zip(gradients, right, strict=True):
             assert (gradient - expected).norm() < 2e-3 * expected.norm()
         assert run.totals().saturated == 0
 
@@ -340,10 +340,10 @@ def test_compiled_models_are_scaled() -> None:
     with Device("core") as device:
         run = Run(device)
         options: dict[str, Any] = {"device": device, "run": run, "strict": True, "flush_limit": 0.1}
-        made = torch.compile(model, backend="tensordash", options=options)(x)
-        made.sum().mul(1e-9).backward()
+        output = torch.compile(model, backend="tensordash", options=options)(x)
+        output.sum().mul(1e-9).backward()
     torch._dynamo.reset()
-    assert (made - expected).norm() < 2e-3 * expected.norm()
+    assert (output - expected).norm() < 2e-3 * expected.norm()
     assert {each.fused for each in run.contractions} >= {("bias", "relu"), ("bias",)}
     assert last.weight.grad is not None
     assert torch.isfinite(last.weight.grad).all()

@@ -72,9 +72,9 @@ def test_threads_of_torchscript(device: Device) -> None:
     x = torch.ones(3, 3)
     scripted = torch.jit.script(forked), torch.jit.script(plain)
     with offload(device) as run:
-        made = [each(x) for each in scripted]
-    assert torch.equal(made[0], 3 * x)
-    assert torch.equal(made[1], 3 * x)
+        outputs = [each(x) for each in scripted]
+    assert torch.equal(outputs[0], 3 * x)
+    assert torch.equal(outputs[1], 3 * x)
     assert missed(run) == [("aten::mm", "", 27)]
     assert [each.macs for each in run.contractions] == [27]
 
@@ -100,8 +100,8 @@ def test_modules_in_parallel(device: Device) -> None:
     """Run replicas as `nn.DataParallel` does, which uses the calling thread if there is only one processor."""
     models, x = [nn.Linear(2, 2), nn.Linear(2, 3)], torch.ones(1, 2)
     with offload(device) as run, ThreadPoolExecutor(2) as pool:
-        made = list(pool.map(lambda model: model(x), models))
-    assert [tuple(each.shape) for each in made] == [(1, 2), (1, 3)]
+        outputs = list(pool.map(lambda model: model(x), models))
+    assert [tuple(each.shape) for each in outputs] == [(1, 2), (1, 3)]
     assert sorted(macs or 0 for _, _, macs in missed(run)) == [4, 6]
     with pytest.raises(OffloadError, match=ELSEWHERE), offload(device, strict=True), ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda model: model(x), models))

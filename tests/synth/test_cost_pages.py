@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -16,14 +15,8 @@ from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.run import running
 
 ROOT = Path(__file__).parents[2]
+BENCH = "cost"
 HOW = "run python bench/cost.py"
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        yield import_module("cost")
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,10 @@
 """docs/cost-tables.md has the figures of docs/fpga.json, which has the designs of bench/fpga.py."""
 
 import json
-from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
+BENCH = "fpga"
 HOW = "run python bench/fpga.py"
-
-
-@pytest.fixture
-def bench() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        yield import_module("fpga")
 
 
 def test_the_page_says_what_was_placed(bench: ModuleType) -> None:

@@ -1,16 +1,14 @@
 """docs/cost.md has the figures of docs/wires.json, if bench/wires.py has written both."""
 
 from importlib import import_module
-from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+BENCH = "wires"
 
 
-def test_the_page_has_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    bench = import_module("wires")
+def test_the_page_has_the_figures(bench: ModuleType) -> None:
     if not bench.RESULTS.exists():
         pytest.skip("not placed since bench/wires.py exists")
     text = bench.PAGE.read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ def test_each_operand_of_a_long_sum_is_rendered_once(monkeypatch):
     rendered = []
     render = Text._render
     monkeypatch.setattr(
-        Text, "_render", lambda self, node, *at, **how: rendered.append(node) or render(self, node, *at, **how)
+        Text, "_render", lambda self, node, *at, **options: rendered.append(node) or render(self, node, *at, **options)
     )
     assert Text({}).flat(reduce(make.add, terms)) == " + ".join(f"term_{k}" for k in range(16))
     assert len(rendered) == len(set(rendered)) == 31

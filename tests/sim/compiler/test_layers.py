@@ -43,9 +43,9 @@ SIZE = 1 << 20
 
 
 def preset(name: str) -> CoreConfig:
-    made = load_any_preset(name)
-    assert isinstance(made, CoreConfig)
-    return made
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    return config
 
 
 def bits(values):
@@ -71,8 +71,8 @@ def check(config, works, core=None, first_parts=(None,)):
         assert not GoldenCore(config, image.memory).run(program).error, context
         if core is not None:
             assert core.memory[:SIZE].tobytes() == bytes(image.memory.bytes), context
-        how = {"config": config, "rows": work.rows, "fp32": work.fp32, "relu": work.relu}
-        reference = expected(work.layer, work.operation, work.values, **how)
+        settings = {"config": config, "rows": work.rows, "fp32": work.fp32, "relu": work.relu}
+        reference = expected(work.layer, work.operation, work.values, **settings)
         np.testing.assert_array_equal(bits(image.result()), bits(reference), err_msg=context)
 
 
@@ -245,18 +245,20 @@ def test_tensors_of_geometries(geometry):
     a, w = (torch.randn(geometry.shapes[name], dtype=torch.float64).half().double() for name in "AW")
     a.requires_grad_(), w.requires_grad_()
     if isinstance(geometry, MatrixProduct):
-        made = a @ w.transpose(1, 2)
+        result = a @ w.transpose(1, 2)
     else:
-        how = {name: getattr(geometry, name) for name in ("stride", "padding", "dilation", "groups")}
-        made = (torch.nn.functional.conv1d if len(geometry.size) == 1 else torch.nn.functional.conv2d)(a, w, **how)
-    g = torch.randn_like(made).half().double()
-    made.backward(g)
+        settings = {name: getattr(geometry, name) for name in ("stride", "padding", "dilation", "groups")}
+        result = (torch.nn.functional.conv1d if len(geometry.size) == 1 else torch.nn.functional.conv2d)(
+            a, w, **settings
+        )
+    g = torch.randn_like(result).half().double()
+    result.backward(g)
     tensors = {"A": a.detach(), "W": w.detach(), "G": g}
     layer = Layer.of(geometry)
-    for operation, name, reference in (("AxW", "G", made.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
+    for operation, name, reference in (("AxW", "G", result.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
         values = {each: layer_values(geometry, each, tensors[each].half()) for each in OPERANDS[operation]}
-        got = geometry_values(geometry, name, expected(layer, operation, values, fp32=True))
-        np.testing.assert_allclose(got, reference.numpy(), rtol=1e-6, atol=1e-9)
+        found = geometry_values(geometry, name, expected(layer, operation, values, fp32=True))
+        np.testing.assert_allclose(found, reference.numpy(), rtol=1e-6, atol=1e-9)
         restored = geometry_values(geometry, name, layer_values(geometry, name, reference))
         assert torch.equal(restored, reference)
     with pytest.raises(ValueError, match=r"A must have the shape \(.*\), not \(1, 2\)"):

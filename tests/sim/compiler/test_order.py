@@ -2,6 +2,7 @@
 
 from random import Random
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,15 +109,23 @@ def test_footprints_that_meet(first, second, meet):
         assert bool(find_meetings(tasks_of([each] for each in both), np.empty((0, 2), np.int64), 0)) == meet
 
 
+LAYOUT: dict[str, Any] = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
+
+
+def layouts_and_multiply(signal: str) -> Program:
+    """Return a program that lays out both sides and multiplies them. Its results give a token to a unit."""
+    program = Program()
+    program.add("layout_a", signal=["multiply"], **LAYOUT)
+    program.add("layout_b", signal=["multiply"], **LAYOUT)
+    waits: dict[str, Any] = {"wait": ["layout_a", "layout_b"], "output_signal": [signal]}
+    program.add("multiply", **waits, emit=1, steps=4, address=64, x_size=4)
+    return program
+
+
 def test_partial_sums_and_streams():
     """Find a layout that replaces streams during their multiply, and a store that precedes its output."""
-    program = Program()
-    layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
-    program.add("layout_a", signal=["multiply"], **layout)
-    program.add("layout_b", signal=["multiply"], **layout)
-    both = {"wait": ["layout_a", "layout_b"], "output_signal": ["store"]}
-    program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
-    program.add("layout_a", **layout)
+    program = layouts_and_multiply("store")
+    program.add("layout_a", **LAYOUT)
     program.add("store", memory=0, address=64, count_0=1)
     found = [(race.first, race.second) for race in find_races(CONFIG, program.descriptors)]
     assert found == [((2, "multiply"), (3, "layout_a")), ((2, "output"), (4, "store"))]
@@ -124,13 +133,8 @@ def test_partial_sums_and_streams():
 
 
 def test_an_output_that_is_over_says_that_its_multiply_is():
-    program = Program()
-    layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
-    program.add("layout_a", signal=["multiply"], **layout)
-    program.add("layout_b", signal=["multiply"], **layout)
-    both = {"wait": ["layout_a", "layout_b"], "output_signal": ["layout_a"]}
-    program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
-    program.add("layout_a", wait=["output"], **layout)
+    program = layouts_and_multiply("layout_a")
+    program.add("layout_a", wait=["output"], **LAYOUT)
     assert find_races(CONFIG, program.descriptors) == []
 
 
@@ -231,13 +235,13 @@ def test_long_programs_are_legal(window):
 
 def test_hoisting_changes_no_bit():
     """Hoisting runs loads and layouts earlier and does not change the golden core's results."""
-    made = random_program(Random(5), CONFIG)
-    bare = without_tokens(made.program.descriptors)[:-1]
-    end = made.program.descriptors[-1]
+    case = random_program(Random(5), CONFIG)
+    bare = without_tokens(case.program.descriptors)[:-1]
+    end = case.program.descriptors[-1]
     ends = []
     for program in (bare, hoist(CONFIG, bare, {"load": 9, "layout_a": 9, "layout_b": 9})):
-        memory = Memory(len(made.memory.bytes))
-        memory.bytes[:] = made.memory.bytes
+        memory = Memory(len(case.memory.bytes))
+        memory.bytes[:] = case.memory.bytes
         assert not GoldenCore(CONFIG, memory).run([*add_tokens(CONFIG, program), end]).error
         ends.append(bytes(memory.bytes))
     assert ends[0] == ends[1]

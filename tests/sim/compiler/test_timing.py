@@ -78,22 +78,42 @@ def test_a_block_takes_what_it_is_thought_to(name):
     flags = ("emit", "add", "fp32", "transposed", "mask", "bias")
     with VerilatedCore(config, SIZE) as core:
         for *bits, stride in product(*[(0, 1)] * len(flags), (1, 2, 4)):
-            how = dict(zip(flags, bits, strict=True))
-            if how["mask"] & how["fp32"] or (not how["emit"] and (sum(bits) > how["add"] or stride > 1)):
+            options = dict(zip(flags, bits, strict=True))
+            if options["mask"] & options["fp32"] or (
+                not options["emit"] and (sum(bits) > options["add"] or stride > 1)
+            ):
                 continue
             cycles = {}
             for streams in (4, 8):
                 program = Program()
-                loops = [Loop(count=2 * streams)] if how["emit"] else []
-                more = {"stride": stride, "x_size": 64} if how["emit"] else {}
-                program.add("multiply", a_streams=2, b_streams=streams, loops=loops, **how, **more)
+                loops = [Loop(count=2 * streams)] if options["emit"] else []
+                more = {"stride": stride, "x_size": 64} if options["emit"] else {}
+                program.add("multiply", a_streams=2, b_streams=streams, loops=loops, **options, **more)
                 program.add("end")
                 core.reset()
                 run = core.run(program.descriptors, 0)
                 assert not run.outcome.error
                 cycles[streams] = run.cycles
             took = (cycles[8] - cycles[4]) / 8
-            assert took == pytest.approx(block_cycles(config, stride, **how), abs=0.5), (how, stride)
+            assert took == pytest.approx(block_cycles(config, stride, **options), abs=0.5), (options, stride)
+
+
+def run_layer(config: CoreConfig, layer: Layer, operation: str, operands: str, zeros: float, speedup: float):
+    """Run an operation whose row side is a sparse G on the Verilated core; return the run, its paces and cycles.
+
+    The cycles are those that the compiler expects at these paces.
+    """
+    random = np.random.default_rng(0)
+    values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in operands}
+    values["G"][random.random(values["G"].shape) < zeros] = 0
+    image = TensorImage(config, Memory(SIZE), layer, operation, values, rows="G")
+    problem = Problem(layer=layer, operation=operation, rows="G", speedup=speedup)
+    program = compile_problem(problem, config, image.tensors).descriptors
+    paces = scheduled_paces(config, program, image.memory)
+    with VerilatedCore(config, SIZE + (1 << 18)) as core:
+        core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
+        run = core.run(program, SIZE)
+    return run, paces, timing(config, program, speedup=paces).cycles
 
 
 def test_layouts_hold_up_a_fast_tile():
@@ -101,18 +121,9 @@ def test_layouts_hold_up_a_fast_tile():
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
     layer = Layer(samples=4, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
-    random = np.random.default_rng(0)
-    values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in "GW"}
-    values["G"][random.random(values["G"].shape) < 0.85] = 0
-    image = TensorImage(config, Memory(SIZE), layer, "WxG", values)
-    problem = Problem(layer=layer, operation="WxG", rows="G", speedup=3.0)
-    program = compile_problem(problem, config, image.tensors).descriptors
-    paces = scheduled_paces(config, program, image.memory)
-    with VerilatedCore(config, SIZE + (1 << 18)) as core:
-        core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
-        cycles = core.run(program, SIZE).cycles
+    run, paces, cycles = run_layer(config, layer, "WxG", "GW", zeros=0.85, speedup=3.0)
     assert paces.speedup > 3
-    assert timing(config, program, speedup=paces).cycles == pytest.approx(cycles, rel=0.03)
+    assert cycles == pytest.approx(run.cycles, rel=0.03)
 
 
 @pytest.mark.parametrize(("name", "zeros"), [("core", 0.99), pytest.param("core-dense", 0.0, marks=pytest.mark.slow)])
@@ -121,19 +132,10 @@ def test_strided_layouts_hold_up_the_tile(name, zeros):
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     layer = Layer(samples=2, channels=34, filters=6, size=(7, 7), kernel=(5, 5), stride=2, padding=2)
-    random = np.random.default_rng(0)
-    values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in "GA"}
-    values["G"][random.random(values["G"].shape) < zeros] = 0
-    image = TensorImage(config, Memory(SIZE), layer, "AxG", values, rows="G")
-    problem = Problem(layer=layer, operation="AxG", rows="G", speedup=4.0)
-    program = compile_problem(problem, config, image.tensors).descriptors
-    paces = scheduled_paces(config, program, image.memory)
-    with VerilatedCore(config, SIZE + (1 << 18)) as core:
-        core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
-        run = core.run(program, SIZE)
+    run, paces, cycles = run_layer(config, layer, "AxG", "GA", zeros=zeros, speedup=4.0)
     lost = run.counters["multiplying"] - run.counters["steps"] / paces.speedup
     assert lost > 0.2 * run.cycles
-    assert timing(config, program, speedup=paces).cycles == pytest.approx(run.cycles, rel=0.05)
+    assert cycles == pytest.approx(run.cycles, rel=0.05)
 
 
 def test_banks_that_are_written_late():

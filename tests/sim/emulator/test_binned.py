@@ -45,8 +45,8 @@ def golden(
     added: NDArray[np.uint32] | None = None,
 ) -> NDArray:
     """Sum all products of each stream and a core's biases in one step of the golden model."""
-    made = np.empty((len(rows), len(columns)), np.uint32)
-    for n, m in np.ndindex(made.shape):
+    sums = np.empty((len(rows), len(columns)), np.uint32)
+    for n, m in np.ndindex(sums.shape):
         pairs = [
             (a, b, *(() if scales is None else (int(scales[0][m, k // BLOCK]), int(scales[1][n, k // BLOCK]))))
             for k, (a, b) in enumerate(zip(columns[m].tolist(), rows[n].tolist(), strict=True))
@@ -58,8 +58,8 @@ def golden(
         if added is not None:
             assert isinstance(accumulator, BinnedAccumulator)
             accumulator.add_bias(int(added[n, m]))
-        made[n, m] = accumulator.result_bits()
-    return made
+        sums[n, m] = accumulator.result_bits()
+    return sums
 
 
 @pytest.mark.parametrize("sign", [0, 1])

@@ -53,13 +53,13 @@ def draw_operands(
             integers = rng.integers(-128, 128, layer.whole_shape(name)) >> rng.integers(0, 7)
             values[name] = np.where(rng.random(integers.shape) < 0.5, 0, integers).astype(np.int8).view(np.uint8)
             continue
-        made = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
+        numbers = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
         if fmt.name == "bf16":
-            made *= 2.0 ** (rng.integers(-30, 30, made.shape) - 60 * (seed % 3 == 0))
-        made = np.where(rng.random(made.shape) < 0.5, np.copysign(0.0, made), made)
+            numbers *= 2.0 ** (rng.integers(-30, 30, numbers.shape) - 60 * (seed % 3 == 0))
+        numbers = np.where(rng.random(numbers.shape) < 0.5, np.copysign(0.0, numbers), numbers)
         for value in (np.inf, -np.inf, np.nan):
-            made = np.where(rng.random(made.shape) < specials / 3 / made.size, value, made)
-        values[name] = encode(made.astype(np.float32), fmt)
+            numbers = np.where(rng.random(numbers.shape) < specials / 3 / numbers.size, value, numbers)
+        values[name] = encode(numbers.astype(np.float32), fmt)
     return values
 
 
@@ -68,34 +68,36 @@ def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str,
 
     Some biases overflow a sum's range; others have bits below a sum's last place.
     """
-    rng, made = np.random.default_rng(seed), {}
+    rng, tensors = np.random.default_rng(seed), {}
     if operation == "AxW" and seed:
-        made["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
+        tensors["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
         odd = np.array([0.0, -0.0, 1e-44, -3e38, np.inf, -np.inf, np.nan], np.float32)
         odd = np.concatenate(
             [odd, np.array([2.0**48, -(2.0**48) + 2.0**24, 1.5 * 2.0**-48, -1.5 * 2.0**-47], np.float32)]
         )
-        made["bias"] = np.where(rng.random(made["bias"].shape) < 0.3, rng.choice(odd, made["bias"].shape), made["bias"])
-        made["bias"] = made["bias"][0] if layer.products == 1 else made["bias"]
+        tensors["bias"] = np.where(
+            rng.random(tensors["bias"].shape) < 0.3, rng.choice(odd, tensors["bias"].shape), tensors["bias"]
+        )
+        tensors["bias"] = tensors["bias"][0] if layer.products == 1 else tensors["bias"]
     if masked:
         mask = rng.integers(0, 1 << 16, layer.whole_shape(RESULTS[operation]))
         odd = np.array([0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x7C00, 0xFC00, 0x7E00, 0xFFFF])
-        made["mask"] = np.where(rng.random(mask.shape) < 0.7, rng.choice(odd, mask.shape), mask).astype(np.uint16)
-    return made
+        tensors["mask"] = np.where(rng.random(mask.shape) < 0.7, rng.choice(odd, mask.shape), mask).astype(np.uint16)
+    return tensors
 
 
 def fused_integers(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
     """Draw a bias and a mask in int8, if the operation can have them."""
-    rng, made = np.random.default_rng(seed), {}
+    rng, tensors = np.random.default_rng(seed), {}
     if operation == "AxW" and seed:
         shape = layer.whole_shape("bias")
-        made["bias"] = (rng.integers(-(1 << 31), 1 << 31, shape) >> rng.integers(0, 32, shape)).astype(np.int32)
+        tensors["bias"] = (rng.integers(-(1 << 31), 1 << 31, shape) >> rng.integers(0, 32, shape)).astype(np.int32)
     if masked:
         mask = rng.integers(0, 256, layer.whole_shape(RESULTS[operation]))
-        made["mask"] = np.where(rng.random(mask.shape) < 0.7, rng.choice([0, 0x80, 1], mask.shape), mask).astype(
+        tensors["mask"] = np.where(rng.random(mask.shape) < 0.7, rng.choice([0, 0x80, 1], mask.shape), mask).astype(
             np.uint8
         )
-    return made
+    return tensors
 
 
 def run_core(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
@@ -133,8 +135,8 @@ class FusedCore(GoldenCore):
     fused = CORE.tile
 
     def _block(self, rows, columns):
-        made = matmul(columns.transpose(1, 0, 2), rows.transpose(1, 0, 2), self.fused).c_bits
-        return [SimpleNamespace(result_bits=lambda bits=int(bits): bits) for bits in made.ravel()]
+        products = matmul(columns.transpose(1, 0, 2), rows.transpose(1, 0, 2), self.fused).c_bits
+        return [SimpleNamespace(result_bits=lambda bits=int(bits): bits) for bits in products.ravel()]
 
     def _add(self, block, partial):
         raise AssertionError("a reduction must be one stream here")

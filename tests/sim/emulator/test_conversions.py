@@ -36,18 +36,18 @@ def test_encode(name, kind):
         with pytest.raises(ValueError, match=f"values must be numbers, since {name} has no NaN, not NaN"):
             encode(values, FORMATS[name])
         values = values[~np.isnan(values)]
-    got, expected = encode(values, FORMATS[name]), golden_encode(values, FORMATS[name])
-    assert got.dtype == expected.dtype
-    np.testing.assert_array_equal(got, expected)
+    encoded, expected = encode(values, FORMATS[name]), golden_encode(values, FORMATS[name])
+    assert encoded.dtype == expected.dtype
+    np.testing.assert_array_equal(encoded, expected)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_decode(name):
     fmt = FORMATS[name]
     every = np.arange(1 << fmt.width, dtype=np.uint32)
-    got, expected = decode(every, fmt), np.array([to_float(int(bits), fmt) for bits in every], np.float32)
-    np.testing.assert_array_equal(got, expected)
-    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected) & ~np.isnan(got))
+    decoded, expected = decode(every, fmt), np.array([to_float(int(bits), fmt) for bits in every], np.float32)
+    np.testing.assert_array_equal(decoded, expected)
+    np.testing.assert_array_equal(np.signbit(decoded), np.signbit(expected) & ~np.isnan(decoded))
 
 
 @pytest.mark.parametrize("toward_zero", [False, True])

@@ -23,8 +23,8 @@ def golden_product(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
         return filled.reshape(-1, ports, steps, config.lanes)
 
     a, b = blocks(columns, config.columns), blocks(rows, config.rows)
-    made = matmul(np.tile(a, (len(b), 1, 1, 1)), np.repeat(b, len(a), axis=0), config).c_bits
-    whole = made.reshape(len(b), len(a), config.rows, config.columns).transpose(0, 2, 1, 3)
+    products = matmul(np.tile(a, (len(b), 1, 1, 1)), np.repeat(b, len(a), axis=0), config).c_bits
+    whole = products.reshape(len(b), len(a), config.rows, config.columns).transpose(0, 2, 1, 3)
     return whole.reshape(len(b) * config.rows, -1)[: len(rows), : len(columns)]
 
 
@@ -45,7 +45,7 @@ def pair_by_pair(
         numbers = np.where(np.abs(numbers) >= unit * 2.0 ** min(width - 1, 127), large, np.trunc(numbers / unit) * unit)
         with np.errstate(over="ignore"):
             added = numbers.astype(np.float32).view(np.uint32)
-    made = np.empty((len(rows), len(columns)), np.uint32)
+    results = np.empty((len(rows), len(columns)), np.uint32)
     for n, b_vector in enumerate(rows.tolist()):
         for m, a_vector in enumerate(columns.tolist()):
             pairs = [
@@ -56,8 +56,8 @@ def pair_by_pair(
             ]
             accumulator = make_accumulator(config)
             accumulator.accumulate(pairs, first=True)
-            made[n, m] = accumulator.result_bits(0 if added is None else int(added[n, m]))
-    return made
+            results[n, m] = accumulator.result_bits(0 if added is None else int(added[n, m]))
+    return results
 
 
 @pytest.mark.parametrize(("seed", "count"), [(0, 300), pytest.param(1, 10_000, marks=pytest.mark.slow)])
@@ -68,8 +68,8 @@ def test_random_products(seed, count):
         length = int(rng.integers(1, 4 * config.lanes + 2))
         columns = random_bits(rng, config.a_format, (int(rng.integers(1, 2 * config.columns + 1)), length))
         rows = random_bits(rng, config.b_format, (int(rng.integers(1, config.rows + 2)), length))
-        got, expected = matrix_product(columns, rows, config), golden_product(columns, rows, config)
-        assert got.tolist() == expected.tolist(), (config, columns.tolist(), rows.tolist())
+        product, expected = matrix_product(columns, rows, config), golden_product(columns, rows, config)
+        assert product.tolist() == expected.tolist(), (config, columns.tolist(), rows.tolist())
 
 
 @pytest.mark.sampled(8)
@@ -115,9 +115,9 @@ def test_sums_beyond_float64():
     columns = np.where(small, 0x2C00, 0x7BFF).astype(np.uint16)  # The small value is 2**-4.
     both = np.concatenate([columns, columns])[None]
     rows = np.concatenate([columns, np.where(small, 0, 0xFBFF)])[None].astype(np.uint16)
-    made = matrix_product(both, rows, TileConfig())
-    assert made.view(np.float32).tolist() == [[np.count_nonzero(small) * 2.0**-8]]
-    np.testing.assert_array_equal(made, pair_by_pair(both, rows, TileConfig()))
+    product = matrix_product(both, rows, TileConfig())
+    assert product.view(np.float32).tolist() == [[np.count_nonzero(small) * 2.0**-8]]
+    np.testing.assert_array_equal(product, pair_by_pair(both, rows, TileConfig()))
 
 
 def test_ties():
@@ -154,9 +154,9 @@ def test_ends_of_fused_sums(sparsity, fraction_bits, rounding):
     for length in (1, 2, 3):
         for first in range(4 - length):
             part = slice(first, first + length)
-            made = matrix_product(columns[:, part], columns[:, part], config)
+            product = matrix_product(columns[:, part], columns[:, part], config)
             expected = pair_by_pair(columns[:, part], columns[:, part], config)
-            np.testing.assert_array_equal(made, expected)
+            np.testing.assert_array_equal(product, expected)
 
 
 @pytest.mark.parametrize("accumulator", ["exact", "hopper"])
@@ -166,19 +166,19 @@ def test_blocks_of_large_matrices(accumulator, sparsity):
     config, rng = TileConfig(accumulator=accumulator, sparsity=sparsity), np.random.default_rng(0)
     columns = random_bits(rng, config.a_format, (2100, 9))
     rows = random_bits(rng, config.b_format, (2100, 9))
-    made = matrix_product(columns, rows, config)
+    product = matrix_product(columns, rows, config)
     for n, m in ((0, 0), (2044, 2044), (2048, 0), (0, 2048), (2052, 2052), (2096, 2096), (1024, 128)):
         block = golden_product(columns[m : m + 4], rows[n : n + 4], config)
-        np.testing.assert_array_equal(made[n : n + 4, m : m + 4], block)
+        np.testing.assert_array_equal(product[n : n + 4, m : m + 4], block)
 
 
 def test_leading_axes():
     config, rng = TileConfig(accumulator="volta"), np.random.default_rng(0)
     columns, rows = random_bits(rng, config.a_format, (2, 1, 5, 9)), random_bits(rng, config.b_format, (3, 4, 9))
-    made = matrix_product(columns, rows, config)
-    assert made.shape == (2, 3, 4, 5)
+    product = matrix_product(columns, rows, config)
+    assert product.shape == (2, 3, 4, 5)
     for i, j in np.ndindex(2, 3):
-        np.testing.assert_array_equal(made[i, j], matrix_product(columns[i, 0], rows[j], config))
+        np.testing.assert_array_equal(product[i, j], matrix_product(columns[i, 0], rows[j], config))
     assert matrix_product(columns[:, :, :0], rows, config).shape == (2, 3, 4, 0)
 
 
@@ -214,8 +214,8 @@ def test_numbers_that_are_added(name):
         near = -matrix_product(columns, rows, config).view(np.float32)
         near = (near.view(np.uint32) + rng.integers(-2, 3, near.shape)).astype(np.uint32)
         added = np.where(rng.random(near.shape) < 0.5, near, random_bits(rng, FP32, near.shape)).astype(np.uint32)
-        got = matrix_product(columns, rows, config, added.view(np.float32))
-        np.testing.assert_array_equal(got, pair_by_pair(columns, rows, config, added))
+        product = matrix_product(columns, rows, config, added.view(np.float32))
+        np.testing.assert_array_equal(product, pair_by_pair(columns, rows, config, added))
 
 
 @pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
@@ -226,8 +226,8 @@ def test_the_least_number_decides_a_tie(name):
     one = encode(np.array([[1.0, 2.0**-12]]), config.b_format)
     for added in (0.0, 1e-45, -1e-45, 2.0**-50, -(2.0**-50), 2.0**-32, -(2.0**-32), 2.0**-24, -(2.0**-24)):
         numbers = np.full((1, 2), added, np.float32)
-        got = matrix_product(halfway, one, config, numbers)
-        np.testing.assert_array_equal(got, pair_by_pair(halfway, one, config, numbers.view(np.uint32)))
+        product = matrix_product(halfway, one, config, numbers)
+        np.testing.assert_array_equal(product, pair_by_pair(halfway, one, config, numbers.view(np.uint32)))
     assert matrix_product(halfway, one, config, np.full((1, 2), 2.0**-32, np.float32)).tolist() == [
         [0x3F800001, 0xBF800000]
     ]

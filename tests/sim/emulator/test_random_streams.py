@@ -24,9 +24,9 @@ COUNTS = [10**5, pytest.param(10**6, marks=pytest.mark.slow)]
 
 def draws(seed: int, beats: int, columns: int = 4, first: int = 0) -> Draws:
     """Return the draws of consecutive beats."""
-    made = np.empty((beats, columns), np.uint16)
-    draw_beats(seed, first, made)
-    return made
+    bits = np.empty((beats, columns), np.uint16)
+    draw_beats(seed, first, bits)
+    return bits
 
 
 def first_draws(seeds: NDArray[np.uint32], beats: int = 1) -> Draws:

@@ -25,11 +25,11 @@ LAYERS = {
 
 def draw_operands(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
-    made = {}
+    operands = {}
     for name in OPERANDS[operation]:
         values = rng.standard_normal(layer.whole_shape(name)) * np.exp2(rng.integers(-6, 6, layer.whole_shape(name)))
-        made[name] = np.where(rng.random(values.shape) < 0.4, 0, values).astype(np.float32)
-    return made
+        operands[name] = np.where(rng.random(values.shape) < 0.4, 0, values).astype(np.float32)
+    return operands
 
 
 def by_hand(
@@ -100,16 +100,16 @@ def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
     values = draw_operands(layer, operation, seed=which)
     # Exact sums are rounded once, and their products with the tensors' scales once more.
-    made = contract_scaled(NVFP4, layer, operation, rows, values)
+    results = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
     expected = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
     # The reference adds in float64, whose error after cancellation depends on the machine.
-    np.testing.assert_allclose(made, expected, rtol=3e-7, atol=1e-13 * np.abs(expected).max())
+    np.testing.assert_allclose(results, expected, rtol=3e-7, atol=1e-13 * np.abs(expected).max())
     # Fused sums are wide enough for these numbers.
-    made = contract_scaled(WIDE, layer, operation, rows, values)
+    results = contract_scaled(WIDE, layer, operation, rows, values)
     kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
     expected = by_hand(layer, operation, values, kinds, WIDE.lanes)
-    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(results, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_block_that_is_not_finite_makes_its_results_nan():
@@ -119,10 +119,10 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
             values = draw_operands(layer, "AxW", seed=3)
             values["A"][0, 40, 0, 2] = np.inf
             values["W"][1, 3] = np.nan
-            made = contract_scaled(tile, layer, "AxW", rows, values)
-            bad = np.zeros(made.shape, bool)
+            results = contract_scaled(tile, layer, "AxW", rows, values)
+            bad = np.zeros(results.shape, bool)
             bad[:, :, :, 2] = bad[:, 1] = True
-            np.testing.assert_array_equal(np.isnan(made), bad, err_msg=f"{tile.scale} {rows}")
+            np.testing.assert_array_equal(np.isnan(results), bad, err_msg=f"{tile.scale} {rows}")
 
 
 @pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
@@ -135,8 +135,8 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     random = rng.integers(0, 1 << 16, values.shape, dtype=np.uint16)
     table = np.array([to_float(bits, fmt) for bits in range(1 << fmt.width)])
 
-    def dequantise(made):
-        return table[made.bits] * np.repeat(scale_values(made.scales, kind), kind.block, axis=1) * made.tensor
+    def dequantise(blocks):
+        return table[blocks.bits] * np.repeat(scale_values(blocks.scales, kind), kind.block, axis=1) * blocks.tensor
 
     stochastic = dequantise(quantise_blocks(values, fmt, kind, random=random))
     nearest = dequantise(quantise_blocks(values[:1], fmt, kind))[0]

@@ -72,9 +72,9 @@ def test_seeds():
     """Different seeds give different bits. Each descriptor has its own seed."""
     layer = LAYERS["padding, odd sizes"]
     values = draw_operands(layer, "AxW", 0, 0)
-    made = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(made[0], made[1])
-    assert (made[0] != made[2]).any()
+    results = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(results[0], results[1])
+    assert (results[0] != results[2]).any()
     fields = [decode(bits) for bits in stochastic(program_of(layer, fp32=False), 9)]
     multiplies = [values for operation, values in fields if operation is not None and operation.name == "multiply"]
     assert [values["seed"] for values in multiplies] == multiply_seeds(9, 0, len(multiplies)).tolist()
@@ -96,8 +96,8 @@ def test_stores_of_four_loops():
             stores += 1
         cut.append(bits)
     assert stores
-    made = [RandomBits(CORE, layer, "AxW", each, 1 << 21).of(5) for each in (descriptors, cut)]
-    np.testing.assert_array_equal(*made)
+    random_bits = [RandomBits(CORE, layer, "AxW", each, 1 << 21).of(5) for each in (descriptors, cut)]
+    np.testing.assert_array_equal(*random_bits)
 
 
 def test_fp32_results_are_rounded_to_nearest():
@@ -117,16 +117,16 @@ def test_rounding(name):
     random[:100], random[100:200] = 0, 0xFFFF
     found = result_bits(sums, fmt, random=random)
     nearest = result_bits(sums, fmt)
-    for k, (bits, made) in enumerate(zip(sums.tolist(), found.tolist(), strict=True)):
+    for k, (bits, rounded) in enumerate(zip(sums.tolist(), found.tolist(), strict=True)):
         magnitude = bits & 0x7FFFFFFF
         if magnitude >= 0x7F800000:
-            assert made == nearest[k]
+            assert rounded == nearest[k]
             continue
         field = magnitude >> 23
         significand = magnitude & 0x7FFFFF | (field > 0) << 23
         value = -significand if bits >> 31 else significand
         expected = round_fixed(value, max(field, 1) - 150, fmt, "stochastic", int(random[k]))
-        assert made == (expected if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
+        assert rounded == (expected if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
@@ -140,9 +140,9 @@ def test_bias(name):
     random = random.reshape(-1)
     gap = 2.0**-fmt.fraction_bits
 
-    def bias(how: np.ndarray | None) -> float:
-        made = values_of(result_bits(sums, fmt, random=how), fmt).astype(np.float64)
-        return float(np.mean((made - sums.view(np.float32)) / gap))
+    def bias(random_bits: np.ndarray | None) -> float:
+        rounded = values_of(result_bits(sums, fmt, random=random_bits), fmt).astype(np.float64)
+        return float(np.mean((rounded - sums.view(np.float32)) / gap))
 
     noise = 5 * (1 / 6 / count) ** 0.5  # Noise is five standard deviations.
     assert abs(bias(random) + 2**-17) < noise

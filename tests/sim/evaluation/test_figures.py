@@ -94,8 +94,8 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         "none": {},
         "all": {"join_samples": "faster", "side": "faster", "row_order": "density"},
     }
-    for measure, how in measures.items():
-        machine = Machine(load_preset("recommended"), ChipConfig(), **how)
+    for measure, settings in measures.items():
+        machine = Machine(load_preset("recommended"), ChipConfig(), **settings)
         results = [result for _, result in Results(tmp_path, trace, machine).run(trace.records)]
         expected = totals(results)
         found = found or expected
@@ -105,7 +105,7 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
             "25.6 GB/s": expected["speedup"],
         }
         for bits, gbps in ((64, 102.4), (160, 256)):
-            other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **how)
+            other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **settings)
             remote = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
             references[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
         for where, speedup in references.items():
@@ -166,8 +166,8 @@ def test_table3_is_the_page_s(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_fig15_is_the_page_s(tmp_path: Path) -> None:
     # Random numbers and energies in floating point: compare every printed digit.
-    made = section(one("fig15", SMALL, tmp_path))
-    assert made.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
+    text = section(one("fig15", SMALL, tmp_path))
+    assert text.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
 
 
 @pytest.mark.slow

@@ -96,11 +96,11 @@ def test_the_front_has_the_style(drawn: list, tmp_path: Path) -> None:
 
 def test_nothing_is_clipped_in_the_picture_of_scaling(drawn: list, tmp_path: Path) -> None:
     """The plot shows the tables of its page, and all points are inside the axes."""
-    made = runpy.run_path(str(ROOT / "bench/scaling_picture.py"))
-    points = made["tables"]((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8"))
-    assert list(points) == list(made["PARAMETERS"])
+    script = runpy.run_path(str(ROOT / "bench/scaling_picture.py"))
+    points = script["tables"]((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8"))
+    assert list(points) == list(script["PARAMETERS"])
     assert points["rows"].keys() == {1, 2, 4, 8, 16}
-    made["draw"](points, tmp_path / "scaling.svg")
+    script["draw"](points, tmp_path / "scaling.svg")
     assert (tmp_path / "scaling.svg").read_bytes() == (ROOT / "docs/scaling.svg").read_bytes()
     for axes, added in zip(drawn[0].axes, points.values(), strict=True):
         (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()

@@ -31,7 +31,7 @@ def figures() -> dict[str, Figure]:
 
 
 @pytest.mark.parametrize(
-    ("measure", "how"),
+    ("measure", "settings"),
     [
         ("as recorded", {}),
         ("density order", {"row_order": "density"}),
@@ -39,10 +39,10 @@ def figures() -> dict[str, Figure]:
     ],
 )
 def test_it_is_what_simulate_counts(
-    figures: dict[str, Figure], tmp_path: Path, measure: str, how: dict[str, Any]
+    figures: dict[str, Figure], tmp_path: Path, measure: str, settings: dict[str, Any]
 ) -> None:
     trace = Trace.open(example_trace())
-    machine = Machine(load_preset("recommended"), ChipConfig(), **how)
+    machine = Machine(load_preset("recommended"), ChipConfig(), **settings)
     results = [(record, result) for record, result in Results(tmp_path, trace, machine).run(trace.steps[-1].records)]
     every = totals(result for _, result in results)
     found = figures["measures"]
@@ -71,10 +71,10 @@ def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -
     """Plan the first and the last row of a bandwidth again."""
     trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
     (step,) = trace.steps
-    how: dict[str, Any] = {"join_samples": "faster", "side": "faster", "row_order": "density"}
+    settings: dict[str, Any] = {"join_samples": "faster", "side": "faster", "row_order": "density"}
     plain, ordered = (
         [result for _, result in Results(tmp_path / str(number), trace, machine).run(step.records)]
-        for number, machine in enumerate((Machine(config, chip), Machine(config, chip, **how)))
+        for number, machine in enumerate((Machine(config, chip), Machine(config, chip, **settings)))
     )
     figure = figures["plan"]
     for gbps in (25.6, 256.0):

@@ -19,12 +19,12 @@ def draw_blocks(seed: int, blocks: int) -> np.ndarray:
     fields = np.maximum(top - rng.integers(0, 40, (blocks, 32)) * (rng.random((blocks, 32)) < 0.7), 0)
     fractions = rng.integers(0, 1 << 23, (blocks, 32))
     fractions = np.where(rng.random((blocks, 1)) < 0.5, fractions >> 19 << 19, fractions)
-    made = (rng.integers(0, 2, (blocks, 32)) << 31 | fields << 23 | fractions).astype(np.uint32)
-    made[rng.random(made.shape) < 0.1] &= 1 << 31
-    made[0] = 0
-    made[1, 7] = INFINITY
-    made[2, 31] = INFINITY + 5
-    return made
+    bits = (rng.integers(0, 2, (blocks, 32)) << 31 | fields << 23 | fractions).astype(np.uint32)
+    bits[rng.random(bits.shape) < 0.1] &= 1 << 31
+    bits[0] = 0
+    bits[1, 7] = INFINITY
+    bits[2, 31] = INFINITY + 5
+    return bits
 
 
 @pytest.mark.parametrize("scale_rounding", ["floor", "up"])
@@ -34,8 +34,8 @@ def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
     random = np.random.default_rng(5).integers(0, 1 << 16, blocks.shape, dtype=np.uint16)
     ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
     for rounding, bits in ways.items():
-        how = {"random": bits, "scale_rounding": scale_rounding}
-        expected = quantise_blocks(blocks.view(np.float32), float_format(name), SCALES["e8m0"], **how)
+        options = {"random": bits, "scale_rounding": scale_rounding}
+        expected = quantise_blocks(blocks.view(np.float32), float_format(name), SCALES["e8m0"], **options)
         for k, block in enumerate(blocks.tolist()):
             elements, scale = quantised_block(
                 block, float_format(name), rounding, random[k].tolist(), scale_rounding=scale_rounding

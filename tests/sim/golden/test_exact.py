@@ -35,10 +35,10 @@ def test_dot_is_the_correctly_rounded_sum(operands):
         products = a.view(np.float16).astype(np.float64) * b.view(np.float16).astype(np.float64)
         # A double holds every product. fsum rounds to double, so rounding its sum again may be off by an ulp.
         expected = math.fsum(products)
-        got = np.array(dot_exact(a, b, FP16), dtype=np.uint32).view(np.float32)
-        assert abs(float(got) - expected) <= abs(expected) * 2.0**-24
+        result = np.array(dot_exact(a, b, FP16), dtype=np.uint32).view(np.float32)
+        assert abs(float(result) - expected) <= abs(expected) * 2.0**-24
         if math.fsum([*products, -float(np.float32(expected))]) == 0:
-            assert got == np.float32(expected)
+            assert result == np.float32(expected)
 
 
 @pytest.mark.parametrize(

@@ -23,19 +23,11 @@ from tensordash_sim.golden import (
 )
 from tensordash_sim.golden.exact import value_of
 
+from ..float_dtypes import FLOAT_DTYPES
 from .conftest import float_format
 
-DTYPES = {
-    "fp16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-    "fp8_e5m2": ml_dtypes.float8_e5m2,
-    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
-    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
-    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
-}
 NUMBERS_ALONE = ("fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
-every_float = pytest.mark.parametrize("name", DTYPES)
+every_float = pytest.mark.parametrize("name", FLOAT_DTYPES)
 
 
 def patterns(fmt) -> np.ndarray:
@@ -44,11 +36,11 @@ def patterns(fmt) -> np.ndarray:
 
 def values_of_all(name: str) -> np.ndarray:
     with np.errstate(invalid="ignore"):  # signalling NaN
-        return patterns(FORMATS[name]).view(DTYPES[name]).astype(np.float64)
+        return patterns(FORMATS[name]).view(FLOAT_DTYPES[name]).astype(np.float64)
 
 
 def test_all_formats_are_here():
-    assert set(FORMATS) == {*DTYPES, "int8", "tf32"}
+    assert set(FORMATS) == {*FLOAT_DTYPES, "int8", "tf32"}
 
 
 @every_float
@@ -89,7 +81,7 @@ def test_tables_of_values(name):
 @every_float
 def test_the_largest_number(name):
     fmt = float_format(name)
-    assert to_float(fmt.largest, fmt) == float(ml_dtypes.finfo(DTYPES[name]).max)
+    assert to_float(fmt.largest, fmt) == float(ml_dtypes.finfo(FLOAT_DTYPES[name]).max)
 
 
 def test_tf32_is_the_upper_part_of_fp32(rng):
@@ -140,7 +132,7 @@ def test_integers(fmt, rng):
 
 def reference(values: np.ndarray, name: str) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return values.astype(DTYPES[name]).view(f"u{np.dtype(DTYPES[name]).itemsize}")
+        return values.astype(FLOAT_DTYPES[name]).view(f"u{np.dtype(FLOAT_DTYPES[name]).itemsize}")
 
 
 def assert_encodes(values: np.ndarray, name: str) -> None:
@@ -148,7 +140,7 @@ def assert_encodes(values: np.ndarray, name: str) -> None:
     found, expected = encode(values, fmt), reference(values, name)
     assert found.dtype == expected.dtype
     with np.errstate(invalid="ignore"):
-        nan = np.isnan(expected.view(DTYPES[name]).astype(np.float32))
+        nan = np.isnan(expected.view(FLOAT_DTYPES[name]).astype(np.float32))
     np.testing.assert_array_equal(found[~nan], expected[~nan])
     np.testing.assert_array_equal([is_nan(bits, fmt) for bits in found[nan].tolist()], True)
     np.testing.assert_array_equal(found[nan] >> (fmt.width - 1), np.signbit(values[nan]))

@@ -134,12 +134,12 @@ def test_convolution(layer):
 def test_zero_skipping_changes_nothing(preset):
     random, sparse = Random(5), load_any_preset(preset)
     for _ in range(5):
-        made = random_program(random, sparse)
+        case = random_program(random, sparse)
         memories = []
         for config in (sparse, sparse.baseline):
             memory = Memory(1 << 17)
-            memory.bytes[:] = made.memory.bytes
-            assert GoldenCore(config, memory).run(made.program.descriptors).error == ""
+            memory.bytes[:] = case.memory.bytes
+            assert GoldenCore(config, memory).run(case.program.descriptors).error == ""
             memories.append(memory.bytes)
         assert memories[0] == memories[1]
 

@@ -138,9 +138,9 @@ def test_the_shortest_streams_without_a_bubble(sparsity, rows, accumulator, kind
             tile = tile_of(rows=rows, pipeline=pipeline, sparsity=sparsity, accumulator=accumulator, format=kind)
             c = [beat(0, last=index % rows == rows - 1) for index in range(8 * rows)]
             run = Run(tile, [length] * 8, c, cycles=16 * enough, one=1 if kind == "int8" else ONE)
-            made = run.schedules.strip("0")
-            assert made.count("1") == 8 * length
-            assert ("0" in made) == (length < enough)
+            schedules = run.schedules.strip("0")
+            assert schedules.count("1") == 8 * length
+            assert ("0" in schedules) == (length < enough)
 
 
 def test_a_blocked_output_holds_c_back():

@@ -79,8 +79,8 @@ def test_rounding_of_doubles_is_numpys(rng):
     exponents = rng.integers(-230, 90, 20_000)
     with np.errstate(over="ignore", under="ignore"):
         expected = np.ldexp(mantissas.astype(np.float64), exponents).astype(np.float32).view(np.uint32)
-    got = [round_fixed(int(m), int(e)) for m, e in zip(mantissas, exponents, strict=True)]
-    np.testing.assert_array_equal(got, expected)
+    rounded = [round_fixed(int(m), int(e)) for m, e in zip(mantissas, exponents, strict=True)]
+    np.testing.assert_array_equal(rounded, expected)
 
 
 def test_rounding_of_wide_sums_is_the_fractions(rng):

@@ -49,27 +49,27 @@ def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth,
     for trial in range(300):
         effectual = rng.random((depth, lanes)) < (0.1, 0.5, 0.9)[trial % 3]
         eligible = int(rng.integers(1, depth + 1))
-        made = schedule(effectual, eligible, options)
-        selected = [position for position in made.selected if position is not None]
-        assert len(set(selected)) == len(selected) == made.consumed
+        result = schedule(effectual, eligible, options)
+        selected = [position for position in result.selected if position is not None]
+        assert len(set(selected)) == len(selected) == result.consumed
         remaining = effectual.copy()
         for step, lane in selected:
             assert step < eligible
             assert remaining[step, lane]
             remaining[step, lane] = False
-        np.testing.assert_array_equal(made.remaining, remaining)
-        for lane, (position, index) in enumerate(zip(made.selected, made.options, strict=True)):
+        np.testing.assert_array_equal(result.remaining, remaining)
+        for lane, (position, index) in enumerate(zip(result.selected, result.options, strict=True)):
             assert (position is None) == (index is None)
             if index is not None:
                 step, offset = options[index]
                 assert position == (step, (lane + offset) % lanes)
         # Step 0's own lanes always serve it, so that the tile is never slower than dense.
         assert not remaining[0].any()
-        assert made.advance >= 1
-        assert not remaining[: made.advance].any()
-        assert made.advance == eligible or remaining[made.advance].any()
+        assert result.advance >= 1
+        assert not remaining[: result.advance].any()
+        assert result.advance == eligible or remaining[result.advance].any()
         # An idle lane has no remaining pair in its reach.
-        for lane, position in enumerate(made.selected):
+        for lane, position in enumerate(result.selected):
             if position is None:
                 assert not any(remaining[s, (lane + o) % lanes] for s, o in options if s < eligible)
 
@@ -87,15 +87,15 @@ def test_every_paper_window_against_lanes_that_decide_one_by_one():
             if chosen[-1] is not None:
                 left &= ~(1 << bits[chosen[-1]])
         advance = 4 if left == 0 else ((left & -left).bit_length() - 1) // 4
-        made = schedule(effectual, 4, options)
-        assert (made.options, made.advance) == (tuple(chosen), advance)
+        result = schedule(effectual, 4, options)
+        assert (result.options, result.advance) == (tuple(chosen), advance)
 
 
 def test_steps_that_are_not_eligible_are_left_alone():
-    made = schedule([[0, 0], [1, 1]], 1, ((0, 0), (1, 0)))
-    assert made.selected == (None, None)
-    assert made.remaining == ((False, False), (True, True))
-    assert made.advance == 1
+    result = schedule([[0, 0], [1, 1]], 1, ((0, 0), (1, 0)))
+    assert result.selected == (None, None)
+    assert result.remaining == ((False, False), (True, True))
+    assert result.advance == 1
 
 
 def test_no_eligible_step_no_schedule():

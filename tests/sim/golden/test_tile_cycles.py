@@ -30,8 +30,8 @@ def test_latency(sparsity, pipeline, latency, drive):
     config = TileConfig(rows=1, columns=1, sparsity=sparsity, pipeline=pipeline)
     trace = drive(Tile(config), streams_of_ones(config, [1]))
     assert [outputs.taken for outputs in trace.outputs] == [1] + [0] * (latency + 3)
-    made = [outputs.schedule_made for outputs in trace.outputs]
-    assert made == [False, True] + [False] * (latency + 2)
+    flags = [outputs.schedule_made for outputs in trace.outputs]
+    assert flags == [False, True] + [False] * (latency + 2)
     valid = [outputs.out_valid for outputs in trace.outputs]
     assert valid == [False] * (latency + 3) + [True]
     assert trace.blocks[0].view(np.float32).item() == 4.0
@@ -41,8 +41,8 @@ def test_latency(sparsity, pipeline, latency, drive):
 def test_one_step_streams_take_one_cycle_each(sparsity, drive):
     config = TileConfig(rows=2, columns=2, out_rows=2, sparsity=sparsity)
     trace = drive(Tile(config), streams_of_ones(config, [1] * 50))
-    made = [outputs.schedule_made for outputs in trace.outputs]
-    assert made[1:51] == [True] * 50
+    flags = [outputs.schedule_made for outputs in trace.outputs]
+    assert flags[1:51] == [True] * 50
     valid = [outputs.out_valid for outputs in trace.outputs]
     assert valid[valid.index(True) :] == [True] * 50
     assert not any(outputs.frozen for outputs in trace.outputs)
@@ -56,8 +56,8 @@ def test_no_bubble_between_streams(lengths, drive):
         tile = Tile(config)
         trace = drive(tile, streams)
         expected = sum(steps if fill is ones else -(-steps // 4) for steps in lengths)
-        made = [outputs.schedule_made for outputs in trace.outputs]
-        assert made[: expected + 1] == [False] + [True] * expected
+        flags = [outputs.schedule_made for outputs in trace.outputs]
+        assert flags[: expected + 1] == [False] + [True] * expected
         assert tile.counters.cycles == expected
         assert tile.counters.input_limited == 0
 
@@ -120,13 +120,13 @@ def test_a_blocked_output_freezes_everything_but_the_window(drive):
     frozen = sum(out.frozen for out in history[:-1])
     assert history[-1].counters.stall_output == frozen
     # No result is lost afterwards.
-    got = []
+    sums = []
     for _ in range(60):
         outputs = tile.cycle([a.offer(4)], [b.offer(4)], out_ready=True)
         a.take(outputs.taken)
         b.take(outputs.taken)
-        got += [np.uint32(outputs.out.values[0][0]).view(np.float32)] if outputs.out else []
-    assert got == [4, 8, 4, 12, 16, 16]
+        sums += [np.uint32(outputs.out.values[0][0]).view(np.float32)] if outputs.out else []
+    assert sums == [4, 8, 4, 12, 16, 16]
 
 
 def test_missing_steps_bound_the_advance(drive):

@@ -21,7 +21,7 @@ def test_any_traffic(lanes, idle, busy, rng):
     groups, flags, expected = groups_of(rng, lanes, 30)
     blocks = [(block, flag) for group, flag in zip(groups, flags, strict=True) for block in group]
     transposer = Transposer(lanes)
-    got, sent, held = [], 0, None
+    found, sent, held = [], 0, None
     for cycle in range(100_000):
         valid = sent < len(blocks) and rng.random() >= idle
         ready = bool(rng.random() >= busy)
@@ -33,13 +33,13 @@ def test_any_traffic(lanes, idle, busy, rng):
         held = ports.out_block if ports.out_valid and not ready else None
         sent += valid and ports.in_ready
         if ports.out_valid and ready:
-            got.append(ports.out_block)
-        if len(got) == len(expected):
-            assert got == expected
+            found.append(ports.out_block)
+        if len(found) == len(expected):
+            assert found == expected
             if not idle and not busy:
                 assert cycle + 1 == len(expected) + lanes  # In every cycle, one block enters and one leaves.
             return
-    raise AssertionError(f"{len(got)} of {len(expected)} blocks")
+    raise AssertionError(f"{len(found)} of {len(expected)} blocks")
 
 
 def test_a_slot_is_free_when_its_block_leaves_and_not_before():

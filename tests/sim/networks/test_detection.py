@@ -39,12 +39,12 @@ def test_encode_and_decode() -> None:
 
 
 def test_anchors() -> None:
-    made = anchors((2, 3), 8, 16.0)
-    assert made.shape == (18, 4)
-    size = made[:, 2:] - made[:, :2]
+    boxes = anchors((2, 3), 8, 16.0)
+    assert boxes.shape == (18, 4)
+    size = boxes[:, 2:] - boxes[:, :2]
     assert torch.allclose(size.prod(dim=1), torch.tensor(256.0))
     assert torch.allclose(size[:3, 1] / size[:3, 0], torch.tensor([0.5, 1.0, 2.0]))
-    centres = (made[:, :2] + made[:, 2:]) / 2
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     assert centres[::3].tolist() == [[4, 4], [12, 4], [20, 4], [4, 12], [12, 12], [20, 12]]
 
 

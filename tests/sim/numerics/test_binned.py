@@ -14,7 +14,7 @@ from tensordash.configuration.numerics import Binned
 from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify.random_values import EXPONENTS, largest, random_scale, random_value, special_values
 
-from .reference import Pairs, binned_dot
+from .reference_dots import Pairs, binned_dot
 
 LANES = 4
 CASES = {
@@ -146,11 +146,11 @@ def test_wrapping(headroom_bits):
         pairs = [(a & 0x7FFF, b & 0x7FFF) for a, b in pairs]  # Products have one sign.
         results, flags = set(), set()
         for _ in range(10):
-            made = make_accumulator(config)
+            total = make_accumulator(config)
             steps = in_steps(random, pairs)
-            wrapped = [made.accumulate(step, first=not index) for index, step in enumerate(steps)]
+            wrapped = [total.accumulate(step, first=not index) for index, step in enumerate(steps)]
             flags.add(any(wrapped))
-            results.add((made.block_bits(), made.result_bits()))
+            results.add((total.block_bits(), total.result_bits()))
         assert len(results) == 1
         flagged += True in flags
     assert flagged > 10
@@ -159,15 +159,15 @@ def test_wrapping(headroom_bits):
 def test_the_flag_rises_at_the_ends():
     """Sums at a register's limits do not set the flag; the next sums beyond do."""
     config = config_of(*CASES["bf16"], headroom_bits=2)
-    made = make_accumulator(config)
+    accumulator = make_accumulator(config)
     one, minus_one = (0x3F80, 0x3F80), (0xBF80, 0x3F80)
-    made.accumulate([one], first=True)
-    ((number, digit),) = made.sums.items()
+    accumulator.accumulate([one], first=True)
+    ((number, digit),) = accumulator.sums.items()
     for pair, added, end in ((one, digit, (1 << 18) - 1), (minus_one, -digit, -(1 << 18))):
         for start, flag in ((end - added, False), (end - added + (1 if added > 0 else -1), True)):
-            made.accumulate([], first=True)
-            made.top, made.sums = number, {number: start}
-            assert made.accumulate([pair], first=False) == flag
+            accumulator.accumulate([], first=True)
+            accumulator.top, accumulator.sums = number, {number: start}
+            assert accumulator.accumulate([pair], first=False) == flag
 
 
 def test_a_cancelling_pair_far_above():
@@ -200,9 +200,11 @@ def errors(name: str, count: int = 24) -> tuple[float, float]:
     rng, config, found = np.random.default_rng(41), config_of(*CASES["bf16"]), []
     for _ in range(count):
         a, b = draw_numbers(name, rng), draw_numbers(name, rng)
-        made = make_accumulator(config)
-        made.accumulate(list(zip(a.view(np.uint16).tolist(), b.view(np.uint16).tolist(), strict=True)), first=True)
-        binned = np.array([made.result_bits()], np.uint32).view(np.float32)[0]
+        accumulator = make_accumulator(config)
+        accumulator.accumulate(
+            list(zip(a.view(np.uint16).tolist(), b.view(np.uint16).tolist(), strict=True)), first=True
+        )
+        binned = np.array([accumulator.result_bits()], np.uint32).view(np.float32)[0]
         products = a.astype(np.float64) * b.astype(np.float64)  # Float64 holds them exactly.
         sequential = np.add.accumulate(products.astype(np.float32))[-1]
         exact = sum(int(np.ldexp(each, 160)) for each in products)

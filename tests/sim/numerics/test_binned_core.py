@@ -13,7 +13,7 @@ from tensordash_sim.golden.core.results import result_bits
 from tensordash_sim.golden.core.sums import CoreSum, add_bias, add_partial, make_sum
 from tensordash_sim.verify.random_values import EXPONENTS, random_value
 
-from .reference import binned_dot
+from .reference_dots import binned_dot
 from .test_binned import config_of, random_pairs
 
 CASES = {
@@ -56,8 +56,8 @@ def test_chunks_and_bias_are_one_sum(name):
             bias = random.getrandbits(32)
         expected = binned_dot(names, [pairs], bias, accumulator, seen, is_bias=True)
         for _ in range(10):
-            made, overflows = summed(config, random, pairs, bias)
-            found = made.result_bits()
+            total, overflows = summed(config, random, pairs, bias)
+            found = total.result_bits()
             assert (found, overflows) == (expected, 0), (pairs, hex(bias), hex(found), hex(expected))
     assert all(seen[each] for each in ("rounded", "truncated", "cancellation", "nan", "infinity")), seen
 
@@ -70,10 +70,10 @@ def test_bias_alone(name):
     for field in range(256):
         for sign in (0, 1):
             bias = sign << 31 | field << 23 | random.getrandbits(23)
-            made = make_sum(config)
-            made.accumulate([], first=True)
-            assert not add_bias(made, bias)
-            assert made.result_bits() == binned_dot(names, [], bias, accumulator, is_bias=True), hex(bias)
+            total = make_sum(config)
+            total.accumulate([], first=True)
+            assert not add_bias(total, bias)
+            assert total.result_bits() == binned_dot(names, [], bias, accumulator, is_bias=True), hex(bias)
 
 
 def test_overflows_of_merging():
@@ -82,11 +82,11 @@ def test_overflows_of_merging():
     end = (1 << 18) - 1
 
     def merged(top: int, sums: dict[int, int], other_top: int, other: dict[int, int]) -> tuple[bool, int]:
-        made = [BinnedAccumulator(config) for _ in range(2)]
-        for each, number, digits in zip(made, (top, other_top), (sums, other), strict=True):
+        partials = [BinnedAccumulator(config) for _ in range(2)]
+        for each, number, digits in zip(partials, (top, other_top), (sums, other), strict=True):
             each.accumulate([], first=True)
             each.top, each.sums = number, digits
-        return add_partial(*made), made[0].block_bits()
+        return add_partial(*partials), partials[0].block_bits()
 
     assert not merged(9, {9: end, 7: 1}, 9, {9: 0, 7: end - 1})[0]
     assert merged(9, {9: end}, 9, {9: 1})[0]
@@ -112,6 +112,6 @@ def test_subnormal_sums_become_zeros():
     ):
         assert result_bits(bits, fields | {"scale": scale}, bf16, masked=False, random=0) == expected
     config = config_of(*CASES["bf16"])
-    made = make_sum(config)
-    made.accumulate([(0x0001, 0x3F80)], first=True)  # 2**-133
-    assert made.result_bits() == 1 << 16
+    total = make_sum(config)
+    total.accumulate([(0x0001, 0x3F80)], first=True)  # 2**-133
+    assert total.result_bits() == 1 << 16

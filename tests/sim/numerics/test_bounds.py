@@ -10,7 +10,7 @@ from tensordash.configuration.numerics import Fused
 from tensordash_sim.golden import FP32, make_accumulator
 from tensordash_sim.golden.exact import value_of
 
-from .reference import table
+from .format_values import table
 
 CASES = [
     ("fp16", "volta"),

@@ -22,7 +22,7 @@ from tensordash.configuration.numerics import ACCUMULATORS, Fused
 from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify import Replayer
 
-from .reference import table
+from .format_values import table
 
 ROWS = json.loads(Path(__file__).with_name("captured_b200.json").read_text())["c, FP32 result, FP16 result"]
 BITS = np.array([[int(each, 16) for each in row.split()] for row in ROWS], np.uint32)

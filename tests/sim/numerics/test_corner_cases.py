@@ -7,7 +7,7 @@ from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.verify.corner_cases import corner_values
 
 from .dot_cases import FLOAT_KINDS, INTEGER_KINDS, dot_cases
-from .reference import table
+from .format_values import table
 
 FLOATS = [fmt for fmt in FORMATS.values() if isinstance(fmt, FloatFormat)]
 

@@ -14,7 +14,7 @@ from tensordash import TileConfig
 from tensordash_sim.golden import make_accumulator
 
 from .dot_cases import dot_cases
-from .reference import fp32_bits, power_of_two, table
+from .format_values import fp32_bits, power_of_two, table
 
 LANES = {"ada-fp8": 16, "hopper-fp8": 32, "blackwell-fp8": 32}
 FORMATS = ("fp8_e4m3", "fp8_e5m2")

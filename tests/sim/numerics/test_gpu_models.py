@@ -16,8 +16,8 @@ from tensordash import TileConfig
 from tensordash.configuration.numerics import ACCUMULATORS
 from tensordash_sim.golden import make_accumulator
 
+from .format_values import fp32_bits, power_of_two
 from .record_gpu_models import PATH
-from .reference import fp32_bits, power_of_two
 
 RECORDED = json.loads(PATH.read_text(encoding="utf-8"))["results"]
 GPUS = {"volta": (4, 23), "ampere": (8, 24), "hopper": (16, 25)}  # products added at once, and F

@@ -18,7 +18,8 @@ from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify import Replayer, simulator_names
 
 from .dot_cases import dot_cases
-from .reference import exact_dot, fused_dot, table
+from .format_values import table
+from .reference_dots import exact_dot, fused_dot
 
 NARROW = ("fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 PAIRS = list(product(NARROW, NARROW))

@@ -12,7 +12,8 @@ from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify.corner_cases import corner_values
 
 from .dot_cases import dot_cases
-from .reference import EXACT_NAN, FUSED_NAN, table
+from .format_values import table
+from .reference_dots import EXACT_NAN, FUSED_NAN
 
 FP8 = ("fp8_e4m3", "fp8_e5m2")
 COUNTS = [20_000, pytest.param(200_000, marks=pytest.mark.slow)]

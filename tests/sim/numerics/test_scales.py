@@ -18,7 +18,8 @@ from tensordash_sim.golden.numbers import Kind, decode_scale
 from tensordash_sim.verify import Replayer, simulator_names
 from tensordash_sim.verify.random_values import random_value, zeros
 
-from .reference import exact_dot, fused_dot, scale_table, table
+from .format_values import scale_table, table
+from .reference_dots import exact_dot, fused_dot
 
 FOR_SMALL = "icarus" if "icarus" in simulator_names() else "auto"
 NVFP4: dict[str, Any] = {"format": "fp4_e2m1", "scale": "e4m3"}
@@ -156,9 +157,9 @@ def promoted(config: TileConfig, a: int, b: int, scales: tuple[int, int], others
         for side, own in ((a_steps, scales[0]), (b_steps, scales[1])):
             for at in range(depth):
                 side[0][at].append(own if at == step else others.randrange(256))
-        made = matmul(np.array(a_steps, np.uint8), np.array(b_steps, np.uint8), config)
-        assert made.cycles[0] == 1, "the whole window is drained at once"
-        results[step, lane] = int(made.c_bits[0, 0])
+        tile_sums = matmul(np.array(a_steps, np.uint8), np.array(b_steps, np.uint8), config)
+        assert tile_sums.cycles[0] == 1, "the whole window is drained at once"
+        results[step, lane] = int(tile_sums.c_bits[0, 0])
     return results
 
 

@@ -11,7 +11,7 @@ from tensordash.configuration.numerics import ACCUMULATORS, Fused
 from tensordash_sim.golden import make_accumulator, product_bits
 
 from .dot_cases import dot_cases
-from .reference import exact_dot, fused_dot, int8_dot
+from .reference_dots import exact_dot, fused_dot, int8_dot
 
 EXACT_FORMATS = ("fp16", "fp8_e4m3", "fp8_e5m2")
 FUSED_FORMATS = [

@@ -20,7 +20,8 @@ from tensordash_sim.verify import Replayer
 from tensordash_sim.verify.corner_cases import corner_values
 
 from .dot_cases import FLOAT_KINDS, INTEGER_KINDS, dot_cases
-from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
+from .format_values import table
+from .reference_dots import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot
 from .test_scalar import bits_of, fp32_of, is_tiny
 
 SIDE = 2  # Rows and columns of tiles, which are small to build fast.

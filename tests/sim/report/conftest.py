@@ -88,10 +88,10 @@ TILES = {
 @pytest.fixture(scope="session")
 def runs() -> dict[str, ScheduleRun]:
     """Return runs of every kind of tile, and a run of recorded streams."""
-    made = {name: record_run(streams(tile, (9, 1, 14), 0.6, 5), tile, name) for name, tile in TILES.items()}
+    recorded = {name: record_run(streams(tile, (9, 1, 14), 0.6, 5), tile, name) for name, tile in TILES.items()}
     records = [one for one in Trace.open(example_trace()).records if (one.layer, one.operation) == ("CNN.conv2", "AxG")]
-    (made["real"],) = layer_runs(records, TileConfig(), passes=3, seed=0)
-    return made | {"figure 3": figure_3_run()}
+    (recorded["real"],) = layer_runs(records, TileConfig(), passes=3, seed=0)
+    return recorded | {"figure 3": figure_3_run()}
 
 
 @pytest.fixture(scope="session")

@@ -122,18 +122,18 @@ def test_viewer_shows_the_golden_schedule(name: str, column: int, viewer: "Page"
     choose(viewer, run)
     viewer.select_option("#viewer-column", str(column))
     head = 0
-    for number, (made, cycle) in enumerate(zip(run.schedules, viewer.evaluate(STEP_TO_THE_END), strict=True), start=1):
+    for number, (step, cycle) in enumerate(zip(run.schedules, viewer.evaluate(STEP_TO_THE_END), strict=True), start=1):
         assert cycle["cycle"] == str(number)
         expected = []
-        for schedules in made.schedules:
+        for schedules in step.schedules:
             selected = schedules[column % len(schedules)].selected
             expected.append([None if one is None else f"{head + one[0]},{one[1]}" for one in selected])
         assert cycle["sources"] == expected
         assert [set(row) for row in cycle["taken"]] == [{one for one in row if one} for row in expected]
-        assert cycle["advance"] == str(made.advance)
-        assert cycle["badges"] == [f"AS {advance}" for advance in made.row_advance]
-        assert cycle["busy"] == str(made.consumed * (1 if name == "both" else run.config.columns))
-        head += made.advance
+        assert cycle["advance"] == str(step.advance)
+        assert cycle["badges"] == [f"AS {advance}" for advance in step.row_advance]
+        assert cycle["busy"] == str(step.consumed * (1 if name == "both" else run.config.columns))
+        head += step.advance
         assert cycle["steps"] == str(head)
 
 

@@ -68,8 +68,8 @@ def test_figure_3_is_the_golden_models_example(runs: dict[str, ScheduleRun]) -> 
     run = runs["figure 3"]
     assert (run.counters.cycles, run.counters.steps, run.counters.effectual) == (2, 4, 7)
     pairs = run.streams[0][1][0] != 0
-    for made, window in zip(run.schedules, (pairs[0:2], pairs[2:4]), strict=True):
-        assert made.schedules[0][0] == schedule(window, 2, run.config.options)
+    for cycle, window in zip(run.schedules, (pairs[0:2], pairs[2:4]), strict=True):
+        assert cycle.schedules[0][0] == schedule(window, 2, run.config.options)
 
 
 def test_values_keep_three_digits_and_zeros_alone_are_zero() -> None:

@@ -14,7 +14,9 @@ from .conftest import record_layers, record_step
 from .recording import traced
 
 
-def flow_of(path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable[[Any], Any] = torch.sum, **how) -> Flow:
+def flow_of(
+    path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable[[Any], Any] = torch.sum, **settings
+) -> Flow:
     """Record the flow of one step with momentum."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -22,7 +24,7 @@ def flow_of(path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable[
         loss(model(*inputs)).backward()
         optimizer.step()
 
-    (found,) = traced(path, step, **{"model": model} | how).steps
+    (found,) = traced(path, step, **{"model": model} | settings).steps
     assert found.flow is not None
     return found.flow
 

@@ -87,8 +87,8 @@ async def programs(dut, share: float) -> None:
     example = example_program(job.config, job.seed)
     await system.run(example.before, example.program.descriptors, 0, example.after)
     for _ in range(RANDOM_PROGRAMS):
-        made = random_program(random, job.config, SIZE, edges=random.random() < 0.5)
+        case = random_program(random, job.config, SIZE, edges=random.random() < 0.5)
         golden = GoldenCore(job.config, Memory(SIZE))
-        golden.memory.bytes[:] = made.memory.bytes
-        assert not golden.run(made.program.descriptors).error
-        await system.run(made.memory.bytes, made.program.descriptors, PROGRAM, golden.memory.bytes)
+        golden.memory.bytes[:] = case.memory.bytes
+        assert not golden.run(case.program.descriptors).error
+        await system.run(case.memory.bytes, case.program.descriptors, PROGRAM, golden.memory.bytes)

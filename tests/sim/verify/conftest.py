@@ -42,9 +42,9 @@ def verilog(tmp_path_factory: pytest.TempPathFactory) -> Callable[[TileConfig], 
 
     @cache
     def folder(config: TileConfig) -> Path:
-        made = tmp_path_factory.mktemp(config.digest)
-        generate(config, made)
-        return made
+        path = tmp_path_factory.mktemp(config.digest)
+        generate(config, path)
+        return path
 
     return folder
 
@@ -94,11 +94,19 @@ def run_faulty(tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def run_quick(run_faulty):
+    """Run a bench or one of its tests with little stimulus, which must find the fault."""
+    return lambda bench, config, emitted=None, only="": run_faulty(
+        bench, emitted, config=config, effort=0.05, only=only
+    )
+
+
 class Recorder:
     """Replace Amaranth's Signal in a module, and store the created signals by name."""
 
     def __init__(self) -> None:
-        self.made: dict[str, Any] = {}
+        self.signals: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._keep(Signal(*args, **{"src_loc_at": 1, **kwargs}))
@@ -107,7 +115,7 @@ class Recorder:
         return self._keep(Signal.like(*args, **{"src_loc_at": 1, **kwargs}))
 
     def _keep(self, signal: Any) -> Any:
-        self.made[Value.cast(signal).name] = signal
+        self.signals[Value.cast(signal).name] = signal
         return signal
 
 
@@ -127,11 +135,11 @@ def sabotage(monkeypatch):
                 # Components also create signals in these arithmetic modules.
                 for module in (sys.modules[component.__module__], float_sum, product_terms):
                     within.setattr(module, "Signal", inside, raising=False)
-                made = original(self, argument)
-            module = made if method == "elaborate" else argument
+                result = original(self, argument)
+            module = result if method == "elaborate" else argument
             wants_signals = len(signature(assignments).parameters) == 2
-            module.d[domain] += assignments(self, inside.made) if wants_signals else assignments(self)
-            return made
+            module.d[domain] += assignments(self, inside.signals) if wants_signals else assignments(self)
+            return result
 
         monkeypatch.setattr(component, method, broken)
 

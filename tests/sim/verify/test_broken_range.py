@@ -4,10 +4,9 @@ import sys
 from dataclasses import replace
 
 import pytest
-from amaranth.hdl import Cat, Mux
+from amaranth.hdl import Cat
 
 from tensordash import TileConfig, generate, load_preset
-from tensordash.arithmetic import normalizer
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
@@ -18,7 +17,9 @@ from tensordash.tile.scheduled_pe import ScheduledPE
 from tensordash.tile.tile import Tile
 from tensordash_sim.verify import run_bench
 
-from .conftest import FOR_SMALL, Recorder, reports
+from ...replaced_text import replace_in_file
+from .accumulator_faults import check_overflow_from, lose_top_of_first_shift, replace_top_by_sign
+from .conftest import FOR_SMALL, reports
 
 PAPER = load_preset("paper")
 SMALL = TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)))
@@ -105,20 +106,12 @@ class TestOverflow:
         assert reports(run_quick("pe", INT8 if component is IntegerAccumulator else SMALL), "golden has overflow True")
 
     def test_one_bit_too_few(self, run_quick, sabotage):
-        def assignments(self, inside):
-            top = inside["grown"][self.shape.width :]
-            return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
-
-        sabotage(ExactAccumulator, assignments)
+        check_overflow_from(sabotage, 0)
         assert reports(run_quick("tile", SMALL), "overflow is 0, golden has 1")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     def test_one_bit_too_many(self, bench, run_quick, sabotage):
-        def assignments(self, inside):
-            top = inside["grown"][self.shape.width - 2 :]
-            return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
-
-        sabotage(ExactAccumulator, assignments)
+        check_overflow_from(sabotage, -2)
         assert reports(
             run_quick(bench), "golden has overflow False" if bench == "pe" else "overflow is 1, golden has 0"
         )
@@ -131,12 +124,7 @@ class TestTop:
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     @pytest.mark.parametrize("result_bits", [91, 95])
     def test_replaced_by_the_sign(self, result_bits, bench, run_quick, sabotage):
-        def assignments(self, inside):
-            number = inside["accumulated"].number
-            cut = Cat(number[:result_bits], number[-1].replicate(self.shape.width - result_bits))
-            return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
-
-        sabotage(ExactAccumulator, assignments)
+        replace_top_by_sign(sabotage, result_bits)
         assert reports(run_quick(bench), "golden has")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
@@ -146,17 +134,7 @@ class TestTop:
 
     def test_of_the_first_shift_of_the_rounder(self, run_quick, monkeypatch):
         """The fault is in the top four bits after the normaliser's first stage."""
-        original = normalizer.normalize
-
-        def wrong(m, bits, *args, **kwargs):
-            inside = Recorder()
-            with monkeypatch.context() as within:
-                within.setattr(normalizer, "Signal", inside)
-                made = original(m, bits, *args, **kwargs)
-            m.d.comb += inside.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
-            return made
-
-        monkeypatch.setattr(sys.modules[Rounder.__module__], "normalize", wrong)
+        lose_top_of_first_shift(monkeypatch, sys.modules[Rounder.__module__])
         assert reports(run_quick("tile", SMALL, "headroom"), "out_payload is", "golden has")
 
     def test_of_a_fused_sum(self, run_quick, sabotage):
@@ -177,10 +155,7 @@ LATE = {
 def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
     old, new, message = LATE[name]
     generate(PAPER, tmp_path / "verilog")
-    file = tmp_path / "verilog" / "tensordash.v"
-    text = file.read_text()
-    assert text.count(old) == 1
-    file.write_text(text.replace(old, new))
+    replace_in_file(tmp_path / "verilog" / "tensordash.v", old, new)
     monkeypatch.setenv("COCOTB_TEST_FILTER", "at_the_ends")
     result = run_bench("pe", PAPER, tmp_path / "verilog", tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
     assert any(message in failure for failure in result.failures)

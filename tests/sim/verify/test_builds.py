@@ -161,11 +161,11 @@ def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(builds, "_folder", lambda: tmp_path / "kept")
     monkeypatch.setattr(builds, "MAX_CACHED_BUILDS", 2)
     for i, key in enumerate(("a", "b", "c")):
-        made = tmp_path / key
-        made.write_text(key)
+        file = tmp_path / key
+        file.write_text(key)
         if key == "c":
             assert builds.load_cached("a", tmp_path / "again", link=False)  # Now b is the oldest.
-        builds.store_cached(key, made)
+        builds.store_cached(key, file)
         for path in (tmp_path / "kept").glob(f"{key}-*"):
             os.utime(path, (i, i) if key != "c" else None)
     assert sorted(path.name[0] for path in (tmp_path / "kept").iterdir()) == ["a", "c"]

@@ -23,15 +23,15 @@ END = [7]
 
 @pytest.fixture(scope="module")
 def config() -> CoreConfig:
-    made = load_any_preset("core")
-    assert isinstance(made, CoreConfig)
-    return made
+    preset = load_any_preset("core")
+    assert isinstance(preset, CoreConfig)
+    return preset
 
 
 @pytest.fixture
 def core(config):
-    with VerilatedCore(config, SIZE, patience=3000) as made:
-        yield made
+    with VerilatedCore(config, SIZE, patience=3000) as verilated:
+        yield verilated
 
 
 def test_every_clause_is_golden_on_the_verilog(config, core):
@@ -46,11 +46,11 @@ def test_every_clause_is_golden_on_the_verilog(config, core):
 
 def program(memory: int) -> list[int]:
     """Return a program that stores a group, loads, and ends."""
-    made = Program()
-    made.add("store", memory=memory, signal=["load"])
-    made.add("load", wait=["store"], memory=memory, address=1)
-    made.add("end")
-    return made.descriptors
+    result = Program()
+    result.add("store", memory=memory, signal=["load"])
+    result.add("load", wait=["store"], memory=memory, address=1)
+    result.add("end")
+    return result.descriptors
 
 
 @pytest.mark.parametrize(("memory", "error"), [(0x3FE0, ""), (0x4000, "bounds"), (0x1FE0, "bounds"), (0x2200, "")])

@@ -37,9 +37,9 @@ def built(monkeypatch) -> list[str]:
     """Record the builds."""
     names: list[str] = []
 
-    def build(verilog: str, folder: Path, name: str, **how: bool) -> None:
+    def build(verilog: str, folder: Path, name: str, **options: bool) -> None:
         names.append(name)
-        stub(verilog, folder, name, **how)
+        stub(verilog, folder, name, **options)
 
     monkeypatch.setattr(core_library, "_build", build)
     return names
@@ -84,10 +84,10 @@ def test_a_cache_that_is_full(cache, built, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     original = core_library.store_cached
 
-    def keep(key: str, made: Path) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (made.stat().st_size // 2, limits[1]))
+    def keep(key: str, file: Path) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size // 2, limits[1]))
         try:
-            original(key, made)
+            original(key, file)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -123,17 +123,19 @@ def test_what_is_no_library_says_so(cache, monkeypatch):
         load()
 
 
+def start_two(code: str, **environment: str) -> list[subprocess.Popen[str]]:
+    """Start two processes that run the same Python code."""
+    command, merged = [sys.executable, "-c", code], os.environ | environment
+    return [subprocess.Popen(command, env=merged, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+
+
 def test_two_processes_at_once(cache, tmp_path):
     """Both processes build and work, and one complete library is cached."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_core_library as t;"
         "t.core_library._build = t.stub; print(t.load())"
     )
-    environment = {**os.environ, "STUB_SECONDS": "1"}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    processes = start_two(code, STUB_SECONDS="1")
     assert [process.communicate()[0] for process in processes] == ["4\n", "4\n"]
     assert [process.returncode for process in processes] == [0, 0]
     (file,) = cache.iterdir()
@@ -147,11 +149,7 @@ def test_what_a_killed_build_has_left_goes(cache, built, tmp_path, monkeypatch):
         "import sys, time; from tensordash_storage.files import scratch;\n"
         "with scratch('tensordash-core-') as folder: print(folder, flush=True); time.sleep(60)"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    processes = start_two(code, TMPDIR=str(tmp_path))
     folders = [Path(process.stdout.readline().strip()) for process in processes if process.stdout]
     processes[0].kill()
     processes[0].communicate()

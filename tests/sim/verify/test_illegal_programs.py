@@ -17,12 +17,12 @@ BARE = CoreConfig.from_toml(
 )
 
 
-def outcome(made, config):
-    golden = GoldenCore(config, made.memory)
-    for place, bits in enumerate(made.descriptors):
-        golden.memory.write(made.base + 64 * place, bits.to_bytes(64, "little"))
-    golden.bounds = made.bounds or golden.bounds
-    return golden.run_queue(made.base, len(made.descriptors))
+def outcome(case, config):
+    golden = GoldenCore(config, case.memory)
+    for place, bits in enumerate(case.descriptors):
+        golden.memory.write(case.base + 64 * place, bits.to_bytes(64, "little"))
+    golden.bounds = case.bounds or golden.bounds
+    return golden.run_queue(case.base, len(case.descriptors))
 
 
 def test_every_error_has_a_clause():
@@ -34,19 +34,19 @@ def test_each_clause_is_its_error(name):
     config = BARE if name == "switched off" else CONFIG
     indices = set()
     for seed in range(8):
-        made = illegal_program(Random(seed), config, name)
-        got = outcome(made, config)
-        assert got.error == CLAUSES[name].error, (seed, got)
-        assert got.done == got.index
-        indices.add(got.index / (len(made.descriptors) - 1))
+        case = illegal_program(Random(seed), config, name)
+        found = outcome(case, config)
+        assert found.error == CLAUSES[name].error, (seed, found)
+        assert found.done == found.index
+        indices.add(found.index / (len(case.descriptors) - 1))
     assert len(indices) > 1 or name == "end with tokens"
 
 
 def test_the_first_of_two_counts():
     for seed in range(20):
         names = Random(seed).sample(sorted(set(CLAUSES) - {"switched off"}), 2)
-        got = outcome(illegal_program(Random(seed), CONFIG, names[0], second=names[1]), CONFIG)
-        assert got.error in {CLAUSES[name].error for name in names}, (seed, names, got)
+        found = outcome(illegal_program(Random(seed), CONFIG, names[0], second=names[1]), CONFIG)
+        assert found.error in {CLAUSES[name].error for name in names}, (seed, names, found)
 
 
 def test_what_cannot_be():
@@ -59,5 +59,5 @@ def test_what_cannot_be():
 def test_random_programs_are_legal(regions, edges):
     config = CoreConfig.from_toml("", [*SMALL, f"core.regions={regions}"])
     for seed in range(10):
-        made = random_program(Random(seed), config, edges=edges)
-        assert not GoldenCore(config, made.memory).run(made.program.descriptors).error, seed
+        case = random_program(Random(seed), config, edges=edges)
+        assert not GoldenCore(config, case.memory).run(case.program.descriptors).error, seed

@@ -92,9 +92,9 @@ needs_fusesoc = pytest.mark.skipif(which("fusesoc") is None and not is_installed
 def test_fusesoc_has_all_files(target: str, icarus: Path, tmp_path: Path) -> None:
     """`make` finds its inputs in the script's folder, and tools find all sources in theirs."""
     assert fusesoc(icarus, tmp_path, "--setup", f"--target={target}").returncode == 0
-    (made,) = tmp_path.glob(f"build/soc_*/{target}")
-    (folder,) = made.glob("src/soc_*")
-    assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+    (build,) = tmp_path.glob(f"build/soc_*/{target}")
+    (folder,) = build.glob("src/soc_*")
+    assert f"make -C src/{folder.name} firmware HEX=" in (build / "Makefile").read_text()
     assert {"soc.v", "picorv32.v"} <= {path.name for path in folder.iterdir()}
     assert (folder / "soc_ulx3s.lpf").is_file() == (target == "ulx3s")
     if target == "sim":

@@ -65,8 +65,8 @@ def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
     """No unknown bit of a core's memories matters, either."""
     monkeypatch.delenv("COCOTB_TEST_FILTER")
     (tmp_path / "core.v").write_text(emit(Core(CORE), enables=False))
-    how = {"effort": 0.1, "simulator": "icarus", "sources": [tmp_path / "core.v"]}
-    result = run_core_bench(bench, CORE, tmp_path, tmp_path / "run", **how)
+    settings = {"effort": 0.1, "simulator": "icarus", "sources": [tmp_path / "core.v"]}
+    result = run_core_bench(bench, CORE, tmp_path, tmp_path / "run", **settings)
     assert result.tests > 1
     assert result.failures == ()
 

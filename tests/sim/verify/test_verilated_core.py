@@ -30,16 +30,16 @@ def config() -> CoreConfig:
 def check_random(config: CoreConfig, seeds: range, **memory) -> None:
     with VerilatedCore(config, 1 << 17, **memory) as core:
         for seed in seeds:
-            made = random_program(Random(seed), config)
+            case = random_program(Random(seed), config)
             golden = GoldenCore(config, Memory(1 << 17))
-            golden.memory.bytes[:] = made.memory.bytes
-            reference = golden.run(made.program.descriptors)
-            core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
-            found = core.run(made.program.descriptors, PROGRAM).outcome
-            assert found == reference, f"seed {seed}: {made.title}"
+            golden.memory.bytes[:] = case.memory.bytes
+            reference = golden.run(case.program.descriptors)
+            core.memory[:] = np.frombuffer(case.memory.bytes, np.uint8)
+            found = core.run(case.program.descriptors, PROGRAM).outcome
+            assert found == reference, f"seed {seed}: {case.title}"
             ring = slice(PROGRAM, PROGRAM + 4096)
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
-            assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {made.title}"
+            assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {case.title}"
 
 
 def test_random_programs(config):
@@ -86,10 +86,10 @@ def test_what_is_wrong_is_found(config):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(\n  input wire clk\n);\n  assign\nendmodule\n")
     with VerilatedCore(config, 1 << 17) as core:
         # Memory is empty, so programs have no compressed loads.
-        made = random_program(Random(0), replace(config, compression=False))
-        run = core.run(made.program.descriptors, (1 << 17) - 4096)
-        assert run.outcome.done == len(made.program.descriptors)
-        run = core.run(made.program.descriptors, PROGRAM, every=32)
+        case = random_program(Random(0), replace(config, compression=False))
+        run = core.run(case.program.descriptors, (1 << 17) - 4096)
+        assert run.outcome.done == len(case.program.descriptors)
+        run = core.run(case.program.descriptors, PROGRAM, every=32)
         assert 0 < run.span[0] < run.span[1] <= run.cycles
         with pytest.raises(VerilatedError, match="no interrupt in 50 cycles: 0 of"):
-            core.run(made.program.descriptors, PROGRAM, most=50)
+            core.run(case.program.descriptors, PROGRAM, most=50)

@@ -138,11 +138,11 @@ def run_all_passes(geometry: Geometry, operation: Operation, masks: Any, machine
     """Call `run_passes` on every product."""
     config = machine.config
     spread, dense = Spread(machine.chip.tiles), Spread(machine.chip.tiles)
-    made = passes.Passes()
+    total = passes.Passes()
     for product in lower(geometry, operation, masks, config.lanes):
         rows, columns = (product.left, product.right) if scheduled == operation.left else (product.right, product.left)
-        made += run_passes(rows, columns, grouped(rows, config.rows, machine.row_order), config, spread, dense)
-    return made, spread, dense
+        total += run_passes(rows, columns, grouped(rows, config.rows, machine.row_order), config, spread, dense)
+    return total, spread, dense
 
 
 def check_shares(result: OperationResult) -> None:

@@ -33,13 +33,13 @@ def test_operation_is_the_obvious_one(layer: str, operation: Operation, sparsity
     masks, machine = random_masks(rng, geometry, operation), random_machine(rng, sparsity)
     print(machine)
     want = expected(geometry, operation, masks, machine)
-    made, spread, dense = run_all_passes(geometry, operation, masks, machine, want.scheduled)
-    assert made.passes == want.passes
-    assert (made.work, made.options, made.waits) == tuple(want.slots[name] for name in ("work", "options", "waits"))
-    assert (made.no_row, made.no_column) == (want.slots["rows"], want.slots["columns"])
+    total, spread, dense = run_all_passes(geometry, operation, masks, machine, want.scheduled)
+    assert total.passes == want.passes
+    assert (total.work, total.options, total.waits) == tuple(want.slots[name] for name in ("work", "options", "waits"))
+    assert (total.no_row, total.no_column) == (want.slots["rows"], want.slots["columns"])
     assert (spread.cycles, spread.busy) == (max(want.ends), sum(want.ends))
     assert (dense.cycles, dense.busy) == (max(want.dense_ends), sum(want.dense_ends))
-    assert (made.cycles + made.stalls, made.dense) == (sum(want.ends), sum(want.dense_ends))
+    assert (total.cycles + total.stalls, total.dense) == (sum(want.ends), sum(want.dense_ends))
 
     result = simulate_operation(geometry, operation, masks, machine)
     assert result.scheduled == want.scheduled

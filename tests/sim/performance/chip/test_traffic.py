@@ -65,6 +65,13 @@ def on_chip(chip: ChipConfig, order=None) -> Traffic:
     return on_chip_traffic(product, *sides, TileConfig(), chip, grid=grid, reordered=order is not None)
 
 
+def rows_read(layer, scratchpad_kib: int) -> float:
+    """Return the bytes of rows that two tiles read in a dense forward pass."""
+    masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
+    chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
+    return simulate_operation(layer, Operation.FORWARD, masks, Machine(TileConfig(), chip, "left")).traffic.rows
+
+
 class TestBanks:
     def test_windows_side_by_side_share_what_they_read(self):
         """Four windows in a row read three rows of six positions, not four times nine."""
@@ -84,24 +91,13 @@ class TestBanks:
     def test_a_group_that_a_scratchpad_holds_is_read_once(self):
         """Each of two tiles uses 16 groups of four filters several times. A group of windows has 288 bytes."""
         layer = convolution(1, (4, 64), (6, 6), (3, 3), (1, 1), (0, 0))
-        masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
-        rows = {}
-        for scratchpad_kib in (1, 2):  # Each tile has 256 or 512 bytes for windows.
-            chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
-            machine = Machine(TileConfig(), chip, "left")
-            rows[scratchpad_kib] = simulate_operation(layer, Operation.FORWARD, masks, machine).traffic.rows
-        assert rows == {1: 16 * 4 * 18 * VALUES, 2: 2 * 4 * 18 * VALUES}
+        # Each tile has 256 or 512 bytes for windows.
+        assert [rows_read(layer, size) for size in (1, 2)] == [16 * 4 * 18 * VALUES, 2 * 4 * 18 * VALUES]
 
     def test_a_group_that_fills_a_scratchpad_is_read_once(self):
         """A group of four windows has 512 bytes, the size of its part of a 2 KiB scratchpad."""
         layer = convolution(1, (64, 64), (4, 4), (1, 1), (1, 1), (0, 0))
-        masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
-        rows = {}
-        for scratchpad_kib in (1, 2):
-            chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
-            machine = Machine(TileConfig(), chip, "left")
-            rows[scratchpad_kib] = simulate_operation(layer, Operation.FORWARD, masks, machine).traffic.rows
-        assert rows[2] < rows[1]
+        assert rows_read(layer, 2) < rows_read(layer, 1)
 
     def test_windows_far_apart(self):
         """Groups are the corners, the upper and lower edges' middles, the other edges' middles, and the inner four."""

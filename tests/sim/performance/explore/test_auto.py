@@ -34,14 +34,14 @@ def speedup(structure: Structure, options: tuple[Option, ...]) -> float:
 def test_every_shape_builds():
     for lanes, depth, staging in SHAPES:
         config = auto(lanes, depth, staging)
-        made = Connectivity(config.options, lanes=lanes, depth=depth)
-        assert made.rotation_invariant or staging == "shift"
-        assert len(made.sources(config.ring)) <= (8 if staging == "shift" else max(8, 2 * depth))
-        assert sorted(lane for level in made.levels for lane in level) == list(range(lanes))
-        for level in made.levels:
-            reached = [position for lane in level for position in made.positions(lane)]
+        connectivity = Connectivity(config.options, lanes=lanes, depth=depth)
+        assert connectivity.rotation_invariant or staging == "shift"
+        assert len(connectivity.sources(config.ring)) <= (8 if staging == "shift" else max(8, 2 * depth))
+        assert sorted(lane for level in connectivity.levels for lane in level) == list(range(lanes))
+        for level in connectivity.levels:
+            reached = [position for lane in level for position in connectivity.positions(lane)]
             assert len(set(reached)) == len(reached)
-        assert len(made.levels) <= 7
+        assert len(connectivity.levels) <= 7
         assert TileConfig.from_toml(config.to_toml()) == config
 
 

@@ -70,26 +70,26 @@ class Running:
         for place, stage in enumerate(self.plan.stages):
             nodes = [self.graph.nodes[name] for name in stage.nodes]
             parts = 1 if stage.around else stage.parts
-            made: dict[str, list[Any]] = {}
+            results: dict[str, list[Any]] = {}
             loaded: set[str] = set()
             for part in range(parts):
                 for node in nodes:
                     if node.axis or part + 1 == parts:  # Updates run after the last part.
-                        taken = [self._taken(name, node, made, part, parts) for name in node.reads]
-                        loaded |= {name for name in node.reads if name not in made and name not in self.on_chip}
+                        taken = [self._taken(name, node, results, part, parts) for name in node.reads]
+                        loaded |= {name for name in node.reads if name not in results and name not in self.on_chip}
                         for name, result in node_results(node, taken).items():
-                            made.setdefault(name, []).append(result)
+                            results.setdefault(name, []).append(result)
             self.moved += sum(self._times(stage, nodes, name) * self.graph.tensors[name].packed for name in loaded)
-            self._give(place, stage, nodes, made)
+            self._give(place, stage, nodes, results)
 
-    def _taken(self, name: str, node: Node, made: dict[str, list[Any]], part: int, parts: int) -> Any:
+    def _taken(self, name: str, node: Node, results: dict[str, list[Any]], part: int, parts: int) -> Any:
         """Return a node's inputs, or a part of them if the node is divided."""
         is_cut = bool(node.axis) and node.axis in self.graph.tensors[name].axes
-        if name in made and is_cut:
-            return made[name][part]
-        if name in made:
-            assert len(made[name]) == parts  # A sum needs all parts.
-            return sum(made[name])
+        if name in results and is_cut:
+            return results[name][part]
+        if name in results:
+            assert len(results[name]) == parts  # A sum needs all parts.
+            return sum(results[name])
         array = self.on_chip[name] if name in self.on_chip else self.dram[name]
         return np.array_split(array, parts)[part] if is_cut else array
 
@@ -102,10 +102,10 @@ class Running:
         needs_whole = not self.graph.tensors[name].axes and any(name in node.reads for node in nodes if node.axis)
         return stage.parts if needs_whole and name not in stage.held else 1
 
-    def _give(self, place: int, stage: Stage, nodes: list[Node], made: dict[str, list[Any]]) -> None:
+    def _give(self, place: int, stage: Stage, nodes: list[Node], results: dict[str, list[Any]]) -> None:
         """Keep a stage's result on the chip, store it, or drop it."""
         later = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
-        for name, each in made.items():
+        for name, each in results.items():
             tensor = self.graph.tensors[name]
             stored = tensor.packed if "compress" in self.plan.measures else tensor.bytes
             result = np.concatenate(each) if tensor.axes else sum(each)

@@ -266,9 +266,9 @@ def test_weights_that_are_made(tmp_path):
 
     step = recorded(tmp_path, Normalised(), torch.rand(64, 32))
     graph = step_graph(step, cycles(step))
-    made = [node for node in graph.nodes.values() if node.kind == "update" and "update" not in node.name]
-    assert made
-    assert not any(node.axis for node in made)
+    updates = [node for node in graph.nodes.values() if node.kind == "update" and "update" not in node.name]
+    assert updates
+    assert not any(node.axis for node in updates)
     for budget in (BUDGET, FEW):
         replay(plan_step(graph, budget))
 

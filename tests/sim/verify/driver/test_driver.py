@@ -20,6 +20,7 @@ from tensordash.emission.c_header import c_header, driver_files
 from tensordash.extras import is_installed
 from tensordash_sim.verify.core_example import example_program
 
+from ....replaced_text import replace_in_file
 from ..conftest import core_preset
 
 CHECKS = Path(__file__).with_name("checks.c")
@@ -159,10 +160,7 @@ def test_every_path_of_the_driver_is_taken(folder: Path, library: Path) -> None:
 
 @pytest.mark.parametrize(("right", "wrong"), CHANGES)
 def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library: Path) -> None:
-    source = folder / "tensordash_driver.c"
-    text = source.read_text()
-    assert text.count(right) == 1
-    source.write_text(text.replace(right, wrong))
+    replace_in_file(folder / "tensordash_driver.c", right, wrong)
     assert compile_and_run(folder, library, "-Wno-error").returncode != 0
 
 

@@ -11,6 +11,7 @@ import yaml
 
 from tensordash.emission.c_header import c_header, device_tree_files, driver_files
 
+from ....replaced_text import replace_in_file
 from ..conftest import core_preset
 from .test_driver import C99, SANITIZERS, SIZE, cases_header
 
@@ -53,10 +54,7 @@ def test_on_files(folder: Path, library: Path) -> None:
 
 @pytest.mark.parametrize(("right", "wrong"), CHANGES)
 def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library: Path) -> None:
-    source = folder / "tensordash_linux.c"
-    text = source.read_text()
-    assert text.count(right) == 1
-    source.write_text(text.replace(right, wrong))
+    replace_in_file(folder / "tensordash_linux.c", right, wrong)
     assert compile_and_run(folder, library).returncode != 0
 
 

@@ -25,14 +25,14 @@ pytestmark = pytest.mark.skipif(which(COMPILER) is None, reason=f"no compiler fo
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write all C files of a system whose program is a training step with host calls."""
-    config, made = CoreConfig(), tmp_path_factory.mktemp("rv64")
+    config, path = CoreConfig(), tmp_path_factory.mktemp("rv64")
     program = render_c(compile_task("mlp", config, seed=0, batch=2, base=BASE))
     for name, text in {"tensordash.h": c_header(config), **driver_files(), **program}.items():
         if "linux" not in name:  # The Linux driver is not freestanding.
-            (made / name).write_text(text)
+            (path / name).write_text(text)
     for file in (*FIRMWARE.glob("*.[ch]"), *EXAMPLES.glob("*.c")):
-        (made / file.name).write_bytes(file.read_bytes())
-    return made
+        (path / file.name).write_bytes(file.read_bytes())
+    return path
 
 
 def compile_file(folder: Path, file: str) -> subprocess.CompletedProcess[str]:

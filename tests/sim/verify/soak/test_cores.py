@@ -57,11 +57,11 @@ def test_tokens_that_nobody_needs():
     for seed in range(80):
         random = Random(seed)
         program = random_program(random, config).program.descriptors
-        made = with_tokens(random, config, repeat_program(config, program) if seed % 2 else program)
-        assert not any(map(Sequencer(config).refusal, made))
-        assert not find_races(config, made)
+        descriptors = with_tokens(random, config, repeat_program(config, program) if seed % 2 else program)
+        assert not any(map(Sequencer(config).refusal, descriptors))
+        assert not find_races(config, descriptors)
         coverage = CoreCoverage(config)
-        coverage.descriptors(made)
+        coverage.descriptors(descriptors)
         pairs.update(coverage.counts["token"])
     assert len(pairs) >= 24
     assert set(pairs) <= set(universe()["token"])
@@ -197,15 +197,15 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
 )
 def test_what_is_not_defined_is_not_tried(name, change, defined):
     config = core_preset("core")
-    made = random_program(Random(2), config).program.descriptors
-    place = next(k for k, bits in enumerate(made) if decode(bits)[0] is OPERATIONS[name])
-    changed = [*made]
-    changed[place] = core_faults.with_fields(made[place], **change)
+    descriptors = random_program(Random(2), config).program.descriptors
+    place = next(k for k, bits in enumerate(descriptors) if decode(bits)[0] is OPERATIONS[name])
+    changed = [*descriptors]
+    changed[place] = core_faults.with_fields(descriptors[place], **change)
     assert core_faults.is_defined(config, changed, place, 0x1000) == defined
 
 
 def test_a_program_without_an_end_is_not_tried():
     config = core_preset("core")
-    made = random_program(Random(2), config).program.descriptors
-    changed = [*made[:-1], made[-1] ^ 1]  # The last descriptor becomes a record.
-    assert not core_faults.is_defined(config, changed, len(made) - 1, 0x1000)
+    descriptors = random_program(Random(2), config).program.descriptors
+    changed = [*descriptors[:-1], descriptors[-1] ^ 1]  # The last descriptor becomes a record.
+    assert not core_faults.is_defined(config, changed, len(descriptors) - 1, 0x1000)
