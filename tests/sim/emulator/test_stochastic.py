@@ -110,7 +110,7 @@ def test_fp32_results_are_rounded_to_nearest():
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_rounding(name):
-    """Random FP32 patterns, subnormals, infinities and NaN are rounded as defined, with random bits of all zeros, all ones and between."""
+    """Random FP32 patterns, subnormals, infinities and NaN are rounded as defined, for extreme and random bits."""
     fmt, rng = FORMATS[name], np.random.default_rng(4)
     patterns = rng.integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32)
     near = encode(np.ldexp(rng.standard_normal(20_000), rng.integers(-30, 18, 20_000)).astype(np.float32), FP32)
