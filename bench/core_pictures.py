@@ -29,16 +29,19 @@ WIDTH = 400
 """Width of a picture in pixels, small enough for a phone's screen."""
 CONFIG = core_preset()
 LANES = CONFIG.tile.lanes
-CHANNELS, POSITIONS = 2 * LANES, 2 * LANES - 2
-"""Size of the drawn tensor; the last group of a row has two positions of zeros."""
+CHANNELS = 2 * LANES
+POSITIONS = 2 * LANES - 2
+"""Positions of the drawn tensor. The last group of a row has two positions of zeros."""
 BITS = np.arange(1, CHANNELS * POSITIONS + 1).reshape(CHANNELS, POSITIONS)
 """Bit patterns of the tensor's values, all different and not 0."""
 GROUPS = to_groups(BITS, CONFIG).reshape(-1, LANES, LANES)
 """Groups of the tensor in the order of memory: group, position, channel."""
 
-COLUMN, ROW = 110, 42
-"""Width and height of a box of the first picture, in pixels."""
-PLACES = {
+BOX_WIDTH = 110
+"""Width of a box of the first picture, in pixels."""
+BOX_HEIGHT = 42
+"""Height of a box of the first picture, in pixels."""
+BOXES = {
     "registers": (10, 34),
     "command queue": (145, 34),
     "sequencer": (280, 34),
@@ -53,7 +56,7 @@ PLACES = {
     "stream buffer B": (280, 402),
     "multiply": (145, 480),
 }
-"""Left and upper edge of each box."""
+"""Left and upper edge of each box, in pixels."""
 NOTES = {
     "registers": "AXI4-Lite",
     "command queue": "reads descriptors",
@@ -83,10 +86,10 @@ def arrow(path: str, kind: str = "next") -> str:
 
 def unit_boxes() -> Iterator[str]:
     """Draw each box with its name and its function."""
-    for name, (x, y) in PLACES.items():
+    for name, (x, y) in BOXES.items():
         is_memory = "buffer" in name
-        width = WIDTH - 20 if name == "buffer" else COLUMN
-        yield frame(x, y, width, ROW, "taken" if is_memory else "cell" if name in UNITS else "zero")
+        width = WIDTH - 20 if name == "buffer" else BOX_WIDTH
+        yield frame(x, y, width, BOX_HEIGHT, "taken" if is_memory else "cell" if name in UNITS else "zero")
         shown = name.replace("layout_a", "layout A").replace("layout_b", "layout B")
         style = ' style="fill: #16202c"' if is_memory else ""
         for offset, content, size in ((18, shown, 13), (34, NOTES[name], 12)):
@@ -94,33 +97,35 @@ def unit_boxes() -> Iterator[str]:
 
 
 def unit_parts() -> Iterator[str]:
-    """Draw the core, with the units that fetch and order descriptors above the bus, and the data path below it."""
-    middle = {name: x + COLUMN / 2 for name, (x, _) in PLACES.items()}
-    bus, buffer, memories = 112, PLACES["buffer"][1], PLACES["stream buffer A"][1]
+    """Draw the core, with the units that fetch and order descriptors above the bus, and the data path below the bus."""
+    middle = {name: x + BOX_WIDTH / 2 for name, (x, _) in BOXES.items()}
+    bus, buffer, memories = 112, BOXES["buffer"][1], BOXES["stream buffer A"][1]
     yield text(middle["registers"], 14, "host", "")
     yield arrow(f"M{middle['registers']:g} 18V32")
     for left, right in (("registers", "command queue"), ("command queue", "sequencer")):
-        yield arrow(f"M{PLACES[left][0] + COLUMN} {PLACES[left][1] + ROW / 2:g}H{PLACES[right][0] - 2}")
+        yield arrow(f"M{BOXES[left][0] + BOX_WIDTH} {BOXES[left][1] + BOX_HEIGHT / 2:g}H{BOXES[right][0] - 2}")
     yield frame(10, bus, WIDTH - 20, 26, "zero")
     yield text(WIDTH / 2, bus + 18, "AXI4 port: memory")
-    yield arrow(f"M{middle['command queue']:g} {bus}V{PLACES['command queue'][1] + ROW + 2}")
-    yield arrow(f"M{middle['load']:g} {bus + 26}V{PLACES['load'][1] - 2}")
-    yield arrow(f"M{middle['store']:g} {PLACES['store'][1]}V{bus + 28}")
+    yield arrow(f"M{middle['command queue']:g} {bus}V{BOXES['command queue'][1] + BOX_HEIGHT + 2}")
+    yield arrow(f"M{middle['load']:g} {bus + 26}V{BOXES['load'][1] - 2}")
+    yield arrow(f"M{middle['store']:g} {BOXES['store'][1]}V{bus + 28}")
     for unit, is_reader in (*((each, True) for each in READERS), *((each, False) for each in WRITERS)):
         # A unit that reads and writes has two lines: the output unit reads biases and masks, and writes results.
         x = middle[unit] + (0 if unit not in READERS or unit not in WRITERS else -24 if is_reader else 24)
-        y = PLACES[unit][1]
-        near, far = (y + ROW, buffer) if y < buffer else (y, buffer + ROW)
-        toward = 2 if y < buffer else -2
-        yield arrow(f"M{x:g} {far}V{near + toward}" if is_reader else f"M{x:g} {near}V{far - toward}")
+        y = BOXES[unit][1]
+        unit_edge, buffer_edge = (y + BOX_HEIGHT, buffer) if y < buffer else (y, buffer + BOX_HEIGHT)
+        gap = 2 if y < buffer else -2
+        yield arrow(
+            f"M{x:g} {buffer_edge}V{unit_edge + gap}" if is_reader else f"M{x:g} {unit_edge}V{buffer_edge - gap}"
+        )
     for side in "AB":
         name, layout = f"stream buffer {side}", f"layout_{side.lower()}"
-        yield arrow(f"M{middle[name]:g} {PLACES[layout][1] + ROW}V{memories - 2}")
-        begin, end = (PLACES[name][0] + COLUMN, 143) if side == "A" else (PLACES[name][0], 257)
-        yield arrow(f"M{begin} {memories + ROW / 2:g}H{end}")
-        yield text((begin + end) / 2, memories + ROW / 2 - 7, side)
-    yield arrow(f"M{middle['tile']:g} {memories}V{PLACES['output'][1] + ROW + 2}")
-    yield arrow(f"M{middle['multiply']:g} {PLACES['multiply'][1]}V{memories + ROW + 2}")
+        yield arrow(f"M{middle[name]:g} {BOXES[layout][1] + BOX_HEIGHT}V{memories - 2}")
+        begin, end = (BOXES[name][0] + BOX_WIDTH, 143) if side == "A" else (BOXES[name][0], 257)
+        yield arrow(f"M{begin} {memories + BOX_HEIGHT / 2:g}H{end}")
+        yield text((begin + end) / 2, memories + BOX_HEIGHT / 2 - 7, side)
+    yield arrow(f"M{middle['tile']:g} {memories}V{BOXES['output'][1] + BOX_HEIGHT + 2}")
+    yield arrow(f"M{middle['multiply']:g} {BOXES['multiply'][1]}V{memories + BOX_HEIGHT + 2}")
     yield from unit_boxes()
     for y, kind, meaning in (
         (540, "cell", "unit: executes its descriptors in order, as tokens allow"),
@@ -131,12 +136,12 @@ def unit_parts() -> Iterator[str]:
 
 
 def name_of(bits: int) -> str:
-    """Name a value by its position, a digit, and its channel, a letter; 0 if it is padding."""
-    found = np.argwhere(bits == BITS)
-    return f"{found[0][1]}{chr(ord('a') + found[0][0])}" if len(found) else "0"
+    """Name a value by its position, a digit, and its channel, a letter. Padding is 0."""
+    indices = np.argwhere(bits == BITS)
+    return f"{indices[0][1]}{chr(ord('a') + indices[0][0])}" if len(indices) else "0"
 
 
-def value(x: float, y: float, size: float, bits: int, kind: str) -> str:
+def draw_value(x: float, y: float, size: float, bits: int, kind: str) -> str:
     """Draw a value in its box."""
     style = ' style="fill: #16202c"' if kind == "taken" else ""
     shown = f'<text x="{x + size / 2:g}" y="{y + size / 2 + 4:g}" font-size="12"{style}>{name_of(bits)}</text>'
@@ -173,15 +178,15 @@ def group_parts() -> Iterator[str]:
         for x in range(2 * LANES):
             bits = int(BITS[channel, x]) if x < POSITIONS else 0
             kind = "zero" if not bits else "taken" if number[name_of(bits)] == 0 else "cell"
-            yield value(left + x * size + x // LANES * 6, y, size, bits, kind)
+            yield draw_value(left + x * size + x // LANES * 6, y, size, bits, kind)
     for index, group in enumerate(GROUPS):
         channel, x = np.argwhere(group[0, 0] == BITS)[0]
-        at = 292, top + 44 + channel * size + channel // LANES * 6 + (0 if x == 0 else 20)
-        yield text(*at, f"group {index}: {'left' if x == 0 else 'right'}", "left")
+        corner = 292, top + 44 + channel * size + channel // LANES * 6 + (0 if x == 0 else 20)
+        yield text(*corner, f"group {index}: {'left' if x == 0 else 'right'}", "left")
     yield text(10, 318, "In memory: the channels of a position stand together", "left")
-    narrow = 23
-    for place, bits in enumerate(GROUPS[0].flat):
-        yield value(10 + place * narrow, 328, narrow, int(bits), "taken")
+    cell_width = 23
+    for index, bits in enumerate(GROUPS[0].flat):
+        yield draw_value(10 + index * cell_width, 328, cell_width, int(bits), "taken")
     yield text(10, 368, f"group 0: {CONFIG.group_bytes} bytes, lowest address left; group 1 follows", "left")
     yield from bank_parts()
 
@@ -209,7 +214,7 @@ def bank_parts() -> Iterator[str]:
 
 def grid(x: float, y: float, values: NDArray[Any], down: str, across: str) -> Iterator[str]:
     """Draw values with the names of their rows and columns; highlight the values of channel b."""
-    size, marked = 28, set(BITS[1].tolist())
+    size, channel_b = 28, set(BITS[1].tolist())
     for column in range(LANES):
         yield text(x + column * size + size / 2, y - 6, column)
     yield text(x + LANES * size / 2, y - 24, across)
@@ -217,7 +222,9 @@ def grid(x: float, y: float, values: NDArray[Any], down: str, across: str) -> It
     for row, line in enumerate(values):
         yield text(x - 14, y + row * size + size / 2 + 5, row)
         for column, bits in enumerate(line):
-            yield value(x + column * size, y + row * size, size, int(bits), "taken" if bits in marked else "cell")
+            yield draw_value(
+                x + column * size, y + row * size, size, int(bits), "taken" if bits in channel_b else "cell"
+            )
 
 
 def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
@@ -229,15 +236,15 @@ def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
         program = compile_problem(Problem(layer=layer, operation=operation, rows=names[-1]), CONFIG, image.tensors)
         sides: dict[str, bool] = {}
         for bits in program.descriptors:
-            found, fields = decode(bits)
-            if found is not None and found.name.startswith("layout"):
-                sides[found.name[-1]] = bool(fields["transposed"])
+            descriptor, fields = decode(bits)
+            if descriptor is not None and descriptor.name.startswith("layout"):
+                sides[descriptor.name[-1]] = bool(fields["transposed"])
         yield operation, [(names[0], sides["a"]), (names[-1], sides["b"])]
 
 
 def transposed_parts() -> Iterator[str]:
     """Draw a group as a step, plain and transposed, and list the layout of each operand."""
-    yield text(10, 20, "Two layouts of group 0: the step that each one makes", "left")
+    yield text(10, 20, "Two layouts of group 0, and the step of each", "left")
     for x, transposed, title in ((64, 0, "plain"), (264, 1, "transposed")):
         _, step = lay_out(transposed=transposed)
         yield text(x + 2 * 28, 48, title)
@@ -254,7 +261,11 @@ def transposed_parts() -> Iterator[str]:
 def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
     drawn = {
-        "core-units.svg": ("The units of a core, its memories, and the way of data and descriptors", 586, unit_parts()),
+        "core-units.svg": (
+            "The units of a core, its memories, and the paths of data and descriptors",
+            586,
+            unit_parts(),
+        ),
         "core-groups.svg": ("The groups of a tensor, in memory and in the banks of the buffer", 584, group_parts()),
         "core-transposed.svg": ("A group becomes a step, plain or transposed", 362, transposed_parts()),
     }

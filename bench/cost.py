@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from common import argument_parser, core_preset, load_figures, store_figures
-from cost_pages import PAGES, written
+from cost_pages import PAGES, fill_page
 from format_tiles import CLOCK_NS, FORMAT_TILES, measured
 from scaling_picture import draw, tables
 from tensordash import TileConfig, load_preset
@@ -272,7 +272,7 @@ def write() -> None:
     results = {name: entry["figures"] for name, entry in cached_results().items()}
     for page in PAGES:
         path = ROOT / page
-        atomic_write(path, written(path.read_text(encoding="utf-8"), results))
+        atomic_write(path, fill_page(path.read_text(encoding="utf-8"), results))
     draw(tables((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8")), ROOT / "docs/scaling.svg")
 
 
@@ -281,7 +281,7 @@ def check() -> bool:
     have = cached_results()
     results = {name: entry["figures"] for name, entry in have.items()}
     late = [name for name, part in parts().items() if have.get(name, {}).get("source") != part.source()]
-    other = [page for page in PAGES if (text := (ROOT / page).read_text(encoding="utf-8")) != written(text, results)]
+    other = [page for page in PAGES if (text := (ROOT / page).read_text(encoding="utf-8")) != fill_page(text, results)]
     print(f"out of date: {', '.join(late) or 'nothing'}; pages that differ: {', '.join(other) or 'none'}")
     return not late and not other
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from common import TEMPLATES, render
 
-__all__ = ["PAGES", "REGIONS", "written"]
+__all__ = ["PAGES", "REGIONS", "fill_page"]
 
 PAGES = ("docs/cost.md", "docs/cost-tables.md", "docs/simulator.md", "README.md")
 REGIONS = sorted(path.name.removesuffix(".md.j2") for path in (TEMPLATES / "cost").iterdir())
@@ -61,7 +61,7 @@ SKIPPING = ("staging_buffers", "a_muxes", "schedulers_b_muxes")
 DESIGNS = ("tensordash", "baseline")
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return a page with the results in its regions.
 
     Raises

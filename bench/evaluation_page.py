@@ -128,7 +128,7 @@ def cell_of(tables: Mapping[str, list[tuple[str, Rows]]], figure: str, metric: s
     return next(rows for head, rows in tables[figure] if head == metric)[row][column]
 
 
-def written(text: str, tables: str) -> str:
+def fill_page(text: str, tables: str) -> str:
     """Return the page with its tables."""
     found = tables_of(tables)
     for name, cells in PLACES.items():
@@ -149,4 +149,4 @@ def written(text: str, tables: str) -> str:
 
 
 if __name__ == "__main__":
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), TABLES.read_text(encoding="utf-8")))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), TABLES.read_text(encoding="utf-8")))

@@ -74,7 +74,7 @@ def measure(names: Iterable[str]) -> None:
         store_figures(RESULTS, {each: results[each] for each in DESIGNS if each in results})
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with current tables."""
     return replace_between(text, BEGIN, END, render("fpga", results=results, target=TARGET))
 
@@ -89,7 +89,7 @@ def main() -> None:
         parser.error(f"NAME must be one of {'; '.join(DESIGNS)}, not {unknown[0]}")
     if not options.write:
         measure(options.names or DESIGNS)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), cached_results()))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), cached_results()))
     if missing := [name for name in DESIGNS if name not in cached_results()]:
         print(f"not placed yet, and not on the page: {'; '.join(missing)}")
 

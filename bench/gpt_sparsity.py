@@ -8,18 +8,22 @@ import numpy as np
 from common import argument_parser
 from tensordash_sim.networks import load
 
-PARTS = 10
+MEAN_COUNT = 10
+"""Number of printed means, each of equally many steps."""
 
 
 def main(steps: int, sparsity: float) -> None:
     """Print the mean loss of each tenth of the steps."""
     runs = {"dense": load("gpt", sparsity=0.0), f"{sparsity:.1%} zeros": load("gpt", sparsity=sparsity)}
-    print(f"small GPT, seed 0, {runs['dense'].conditions['data']}; nats per byte, means of {steps // PARTS} steps\n")
-    ends = range(steps // PARTS, steps + 1, steps // PARTS)
+    steps_of_mean = steps // MEAN_COUNT
+    print(f"small GPT, seed 0, {runs['dense'].conditions['data']}; nats per byte, means of {steps_of_mean} steps\n")
+    ends = range(steps_of_mean, steps + 1, steps_of_mean)
     print(f"{'steps to':11}" + "".join(f"{end:7}" for end in ends))
     for name, run in runs.items():
-        losses = np.array([run.step() for _ in range(steps // PARTS * PARTS)]).reshape(PARTS, -1).mean(axis=1)
-        print(f"{name:11}" + "".join(f"{loss:7.2f}" for loss in losses), flush=True)
+        losses = np.array([run.step() for _ in range(steps_of_mean * MEAN_COUNT)])
+        print(
+            f"{name:11}" + "".join(f"{loss:7.2f}" for loss in losses.reshape(MEAN_COUNT, -1).mean(axis=1)), flush=True
+        )
 
 
 if __name__ == "__main__":

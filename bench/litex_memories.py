@@ -67,7 +67,7 @@ def measure() -> dict[str, int]:
     return cycles
 
 
-def written(page: str, results: Mapping[str, Any]) -> str:
+def fill_page(page: str, results: Mapping[str, Any]) -> str:
     """Return the page with its table."""
     return replace_between(page, "<!-- litex -->", "<!-- /litex -->", render("litex", titles=TITLES, **results))
 
@@ -88,7 +88,7 @@ def main() -> int:
     command = "python bench/litex_memories.py"
     results = {"command": command, **measured_at(), "litex": litex, "preset": PRESET, "cycles": cycles}
     store_figures(RESULTS, results)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), results))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), results))
     return 0
 
 

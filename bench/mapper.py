@@ -24,7 +24,7 @@ from rich.console import Console
 from common import argument_parser, core_preset, print_json
 from mapper_layers import random_operation
 from tensordash_runtime import Device
-from tensordash_runtime.jobs import Executed
+from tensordash_runtime.jobs import ExecutedOperation
 from tensordash_sim.compiler.emission import placeholder_addresses
 from tensordash_sim.compiler.images import layer_values, non_zero_groups
 from tensordash_sim.compiler.row_streams import RowStreams
@@ -79,7 +79,7 @@ class Comparison:
             "expected_seconds": round(estimated - searched, 3),
         }
 
-    def _estimate(self, operand: Any, executed: Executed) -> int:
+    def _estimate(self, operand: Any, executed: ExecutedOperation) -> int:
         """Estimate a layer's cycles from all streams of the row side."""
         expectations, problem = self._devices[0].expectations, executed.problem
         assert expectations is not None

@@ -42,7 +42,7 @@ def summary(mutants: Iterable[Mapping[str, str]]) -> dict[str, dict[str, int]]:
     return {name: dict(counts) for name, counts in rows.items()}
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its table."""
     return replace_between(text, "<!-- mutants -->", "<!-- /mutants -->", render("mutants", **results))
 
@@ -65,7 +65,7 @@ def main() -> None:
         if faults := load_figures(folder / "mutate-by-hand.json"):
             counts = Counter(each["result"] for each in faults["faults"])
             store_figures(FAULT_RESULTS, {"command": COMMAND, **measured, "results": dict(counts)})
-    for page, results, write in ((PAGE, RESULTS, written), (FAULT_PAGE, FAULT_RESULTS, with_fault_results)):
+    for page, results, write in ((PAGE, RESULTS, fill_page), (FAULT_PAGE, FAULT_RESULTS, with_fault_results)):
         atomic_write(page, write(page.read_text(encoding="utf-8"), load_figures(results)))
 
 

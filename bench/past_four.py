@@ -43,8 +43,8 @@ LOSS_BATCHES = 20
 Masks = dict[str, NDArray[np.bool_]]
 
 
-def random_rows() -> list[dict[str, Any]]:
-    """Return speedups of both presets at every share of zeros, with and without dropped steps."""
+def measure_random_zeros() -> list[dict[str, Any]]:
+    """Return speedups of both presets for each share of zeros, with and without dropped steps."""
     rows = []
     for zeros in ZEROS:
         row: dict[str, Any] = {"zeros": zeros}
@@ -74,8 +74,8 @@ def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
         "loss": _loss(training),
         "zeros": mean(each["zeros"] for each in measured),
         "dead": mean(each["dead"] for each in measured),
-        "whole": _sums([each["whole"] for each in measured]),
-        "without_dead": _sums([each["without_dead"] for each in measured]),
+        "whole": _sum_cycles([each["whole"] for each in measured]),
+        "without_dead": _sum_cycles([each["without_dead"] for each in measured]),
     }
 
 
@@ -101,17 +101,17 @@ def _capture(name: str, layer: nn.Linear, captured: dict[str, Masks]) -> list[An
     """Register hooks that store the nonzero positions of a layer's input, weights and gradient, (1, rows, columns)."""
 
     def forward(_: nn.Module, inputs: tuple[Tensor, ...], __: Tensor) -> None:
-        captured[name] = {"A": _mask(inputs[0]), "W": _mask(layer.weight)}
+        captured[name] = {"A": _nonzero_positions(inputs[0]), "W": _nonzero_positions(layer.weight)}
 
     def backward(_: nn.Module, __: Any, gradients: tuple[Tensor, ...]) -> None:
-        captured[name]["G"] = _mask(gradients[0])
+        captured[name]["G"] = _nonzero_positions(gradients[0])
 
     return [layer.register_forward_hook(forward), layer.register_full_backward_hook(backward)]
 
 
-def _mask(tensor: Tensor) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (tensor.detach().flatten(0, -2) != 0).numpy()[None]
-    return found
+def _nonzero_positions(tensor: Tensor) -> NDArray[np.bool_]:
+    nonzero: NDArray[np.bool_] = (tensor.detach().flatten(0, -2) != 0).numpy()[None]
+    return nonzero
 
 
 def measure_block(up: Masks, down: Masks) -> dict[str, Any]:
@@ -141,30 +141,30 @@ def _cycles(up: Masks, down: Masks) -> dict[str, float]:
             assert result.dropped is not None
             # ReLU's mask zeroes parts of the activation's gradient. Passes whose results are all masked can be skipped.
             is_masked = layer == "down" and operation is Operation.INPUT_GRADIENT
-            needed = _needed_passes(masks["A"][0], tile.rows, tile.columns) if is_masked else 1.0
+            needed_share = _needed_share(masks["A"][0], tile.rows, tile.columns) if is_masked else 1.0
             for name, count in (
                 ("dense", result.dense_compute),
                 ("tile", result.compute),
                 ("dropped", result.dropped),
-                ("skipped", result.dropped * needed),
+                ("skipped", result.dropped * needed_share),
             ):
                 cycles[name] += count
     return cycles
 
 
-def _needed_passes(mask: NDArray[np.bool_], rows: int, columns: int) -> float:
-    """Return the share of passes with a result outside the mask; all passes take the same time."""
+def _needed_share(mask: NDArray[np.bool_], rows: int, columns: int) -> float:
+    """Return the share of passes with an unmasked result. All passes take the same time."""
     height, width = (-(-extent // size) * size for extent, size in zip(mask.shape, (columns, rows), strict=True))
     padded = np.zeros((height, width), np.bool_)
     padded[: mask.shape[0], : mask.shape[1]] = mask
     return float(padded.reshape(height // columns, columns, width // rows, rows).any(axis=(1, 3)).mean())
 
 
-def _sums(cycles: list[dict[str, float]]) -> dict[str, float]:
+def _sum_cycles(cycles: list[dict[str, float]]) -> dict[str, float]:
     return {name: sum(each[name] for each in cycles) for name in cycles[0]}
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
     return replace_between(text, "<!-- past four -->", "<!-- /past four -->", render("past_four", results=results))
 
@@ -178,18 +178,18 @@ def main() -> None:
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
     if arguments.json:
-        print_json({"tile": random_rows()})
+        print_json({"tile": measure_random_zeros()})
         return
     torch.manual_seed(0)
     results = load_figures(RESULTS)
-    results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": random_rows()}
+    results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": measure_random_zeros()}
     store_figures(RESULTS, results)
     for penalty in PENALTIES if arguments.train else ():
         command = f"python bench/past_four.py --train {arguments.train}"
         row = {"command": command, **measured_at(), **train(penalty, arguments.train)}
         results["gpt"] = {**results.get("gpt", {}), str(penalty): row}
         store_figures(RESULTS, results)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), results))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), results))
 
 
 if __name__ == "__main__":

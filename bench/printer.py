@@ -4,7 +4,7 @@
 
 The proof pairs registers and instances by name, replaces submodules and memories by free signals, and leaves initial
 values of registers free. `--random` adds N tiles and N / 8 cores, drawn as in `tensordash soak`. The bench proves a
-module of several configurations once. The exit status is 1 if a module has no proof.
+module that several configurations share once. The exit status is 1 if a module has no proof.
 """
 
 import sys
@@ -47,7 +47,7 @@ def main() -> int:
     if arguments.random:
         print(f"seed {arguments.seed}")
     results: dict[str, PrintedModule] = {}
-    began = time.monotonic()
+    start = time.monotonic()
     for name, config in configurations(presets, arguments.random, arguments.seed):
         library = library_of(config)
         print(f"{name}: {len(library.texts)} modules", flush=True)
@@ -60,7 +60,7 @@ def main() -> int:
             progress=print_result,
         )
     proven = sum(each.proven for each in results.values())
-    print(f"{proven} of {len(results)} modules proven, {time.monotonic() - began:.0f} s")
+    print(f"{proven} of {len(results)} modules proven, {time.monotonic() - start:.0f} s")
     return 0 if results and proven == len(results) else 1
 
 

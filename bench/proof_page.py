@@ -53,7 +53,7 @@ def rendered(template: str, results: Mapping[str, Any]) -> str:
     return render(template, results=results, **values)
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page docs/verification.md with its table."""
     return replace_between(text, "<!-- proofs -->", "<!-- /proofs -->", rendered("proof_counts", results))
 
@@ -66,7 +66,7 @@ def main() -> None:
         store_figures(RESULTS, measured())
     results = load_figures(RESULTS)
     atomic_write(PAGE, rendered("proofs", results) + "\n")
-    atomic_write(SUMMARY_PAGE, written(SUMMARY_PAGE.read_text(encoding="utf-8"), results))
+    atomic_write(SUMMARY_PAGE, fill_page(SUMMARY_PAGE.read_text(encoding="utf-8"), results))
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def summary(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def written(page: str, results: Mapping[str, Any]) -> str:
+def fill_page(page: str, results: Mapping[str, Any]) -> str:
     """Return the page with its table."""
     rows = {name: summary(results[name]) for name in VARIANTS if name in results}
     return replace_between(page, "<!-- nvfp4 -->", "<!-- /nvfp4 -->", render("recipe_losses", rows=rows))
@@ -162,7 +162,7 @@ def main() -> int:
             if options.steps == STEPS:
                 results.setdefault(name, {})[str(seed)] = run
                 store_figures(RESULTS, results)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
     return 0
 
 

@@ -1,7 +1,8 @@
 """Simulate a training batch of ResNet-50's convolutions on the chip of the paper's Table III.
 
 The bench simulates every pass of every tile, for 64 images of 224x224 pixels. All 53 convolutions run AxW, WxG and
-AxG; the first one has no WxG. Zeros are synthetic: half of the activations and of the gradients, no weights.
+AxG; the first one has no WxG. Zeros are random: `--zeros` is their share in activations and in gradients. Weights have
+no zeros.
 
     python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--join-samples never]
         [--preset paper]
@@ -43,7 +44,7 @@ def main() -> None:
     preset = load_preset(arguments.preset)
     machine = Machine(preset, chip, row_order=arguments.row_order, join_samples=arguments.join_samples)
     rng = np.random.default_rng(0)
-    began, seconds, results = time.perf_counter(), 0.0, []
+    begin, simulation_seconds, results = time.perf_counter(), 0.0, []
     for name, layer in resnet50_layers(arguments.images):
         densities = {"A": 1 - arguments.zeros, "W": 1.0, "G": 1 - arguments.zeros}
         masks = {side: rng.random(shape, np.float32) < densities[side] for side, shape in layer.shapes.items()}
@@ -52,21 +53,21 @@ def main() -> None:
                 continue
             start = time.perf_counter()
             results.append(simulate_operation(layer, operation, masks, machine).to_json())
-            seconds += time.perf_counter() - start
-    added = totals(results)
+            simulation_seconds += time.perf_counter() - start
+    sums = totals(results)
     bandwidths = [at_bandwidth(results, gbps, chip.clock_mhz) for gbps in BANDWIDTHS]
-    at_each = ", ".join(f"{at['speedup']:.3f}x at {at['gbps']:g}" for at in bandwidths)
+    speedups = ", ".join(f"{each['speedup']:.3f}x at {each['gbps']:g}" for each in bandwidths)
     limits = Counter(result["limit"] for result in results)
     print(
-        f"{arguments.images} images, {arguments.zeros:.0%} zeros, {added['macs']:,} MACs: {added['compute']:,} cycles, "
-        f"{added['compute_speedup']:.3f}x the baseline's {added['dense_compute']:,}\n"
-        f"over a baseline that skips steps of padding: {added['unpadded_speedup']:.3f}x; "
-        f"with tiles that wait for shared reads: {added['shared_speedup']:.3f}x\n"
-        f"with memory: {at_each} GB/s; DRAM adds at most 1% of time "
+        f"{arguments.images} images, {arguments.zeros:.0%} zeros, {sums['macs']:,} MACs: {sums['compute']:,} cycles, "
+        f"{sums['compute_speedup']:.3f}x the baseline's {sums['dense_compute']:,}\n"
+        f"over a baseline that skips steps of padding: {sums['unpadded_speedup']:.3f}x; "
+        f"with tiles that wait for shared reads: {sums['shared_speedup']:.3f}x\n"
+        f"with memory: {speedups} GB/s; DRAM adds at most 1% of time "
         f"at {sufficient_bandwidth(results, chip.clock_mhz):g} GB/s or more\n"
         f"at 25.6 GB/s operations are limited by "
         f"{', '.join(f'{limit}: {count}' for limit, count in limits.most_common())}\n"
-        f"simulated in {seconds:.1f} s ({time.perf_counter() - began:.1f} s including the random zeros), "
+        f"simulated in {simulation_seconds:.1f} s ({time.perf_counter() - begin:.1f} s including the random zeros), "
         f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
     )
 

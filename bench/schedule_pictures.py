@@ -89,20 +89,20 @@ def grid(x: float, y: float, steps: Sequence[Sequence[int]], taken: Sequence[tup
 
 def schedules(pairs: Sequence[Sequence[int]]) -> list[tuple[list[list[int]], Schedule]]:
     """Return the window before each cycle, and the golden scheduler's choices."""
-    rest = [list(step) for step in pairs]
+    stream = [list(step) for step in pairs]
     cycles: list[tuple[list[list[int]], Schedule]] = []
-    while rest:
-        window = rest[:WINDOW_DEPTH]
-        chosen = schedule(window, len(window), OPTIONS)
-        cycles.append(([list(step) for step in window], chosen))
-        rest = [
-            [value * chosen.remaining[step][lane] for lane, value in enumerate(lanes)] if step < len(window) else lanes
-            for step, lanes in enumerate(rest)
-        ][chosen.advance :]
+    while stream:
+        window = stream[:WINDOW_DEPTH]
+        choices = schedule(window, len(window), OPTIONS)
+        cycles.append(([list(step) for step in window], choices))
+        stream = [
+            [value * choices.remaining[step][lane] for lane, value in enumerate(lanes)] if step < len(window) else lanes
+            for step, lanes in enumerate(stream)
+        ][choices.advance :]
     return cycles
 
 
-def kind_of(option: Option) -> str:
+def name_option(option: Option) -> str:
     """Name an option as the paper does."""
     step, offset = option
     return "lookaside" if offset else "lookahead" if step else "own"
@@ -121,26 +121,26 @@ def schedule_parts() -> Iterator[str]:
         yield text(64 + step * CELL + CELL / 2, top + lanes * CELL + 16, step, "small")
     yield text(38, top + lanes * CELL + 16, "step", "small")
     x = CYCLE_WIDTH
-    for cycle, (window, chosen) in enumerate(schedules(B)):
-        yield text(x, 28, f"cycle {cycle + 1}: {chosen.consumed} pairs, {chosen.advance} steps leave", "left")
+    for cycle, (window, choices) in enumerate(schedules(B)):
+        yield text(x, 28, f"cycle {cycle + 1}: {choices.consumed} pairs, {choices.advance} steps leave", "left")
         yield text(x + WINDOW_DEPTH * CELL / 2, 52, "window", "small")
         yield text(x + LANES_LEFT + CELL / 2, 52, "lanes", "small")
-        taken = [position for position in chosen.selected if position is not None]
+        taken = [position for position in choices.selected if position is not None]
         lines: list[str] = []
-        others = [*grid(x, top, window, taken)]
-        for lane, (position, option) in enumerate(zip(chosen.selected, chosen.options, strict=True)):
+        shapes = [*grid(x, top, window, taken)]
+        for lane, (position, option) in enumerate(zip(choices.selected, choices.options, strict=True)):
             lane_x, y = x + LANES_LEFT, top + lane * CELL
             if position is None or option is None:
-                others += [box(lane_x, y, "idle"), text(lane_x + CELL + 8, y + CELL / 2 + 4, "idle", "small left")]
+                shapes += [box(lane_x, y, "idle"), text(lane_x + CELL + 8, y + CELL / 2 + 4, "idle", "small left")]
                 continue
             step, source = position
             # Lines from the same lane of the window begin at different heights, below the cells.
-            begin = top + source * CELL + CELL * (1 + step) / (1 + WINDOW_DEPTH)
-            lines.append(f'<path class="line" d="M{x + CELL:g} {begin:g}H{x + WINDOW_DEPTH * CELL:g}')
+            line_y = top + source * CELL + CELL * (1 + step) / (1 + WINDOW_DEPTH)
+            lines.append(f'<path class="line" d="M{x + CELL:g} {line_y:g}H{x + WINDOW_DEPTH * CELL:g}')
             lines[-1] += f'L{lane_x - 4:g} {y + CELL / 2:g}"/>'
-            others.append(box(lane_x, y, "taken", window[step][source]))
-            others.append(text(lane_x + CELL + 8, y + CELL / 2 + 4, kind_of(OPTIONS[option]), "small left"))
-        yield from (*lines, *others)
+            shapes.append(box(lane_x, y, "taken", window[step][source]))
+            shapes.append(text(lane_x + CELL + 8, y + CELL / 2 + 4, name_option(OPTIONS[option]), "small left"))
+        yield from (*lines, *shapes)
         x += CYCLE_WIDTH
 
 
@@ -148,32 +148,34 @@ def scheduler_parts() -> Iterator[str]:
     """Draw for each level the remaining positions, the lane's options by priority, and its choice."""
     lanes, depth, top = len(WINDOW[0]), len(WINDOW), 66
     levels = Connectivity(PAPER_OPTIONS, lanes=lanes, depth=depth).levels
-    chosen = schedule(WINDOW, depth, PAPER_OPTIONS)
-    rest = [list(step) for step in WINDOW]
+    choices = schedule(WINDOW, depth, PAPER_OPTIONS)
+    remaining = [list(step) for step in WINDOW]
     width = depth * CELL + 46
     x = 24
-    for level, deciding in enumerate(levels):
-        names = ", ".join(f"lane {lane}" for lane in deciding)
+    for level, level_lanes in enumerate(levels):
+        names = ", ".join(f"lane {lane}" for lane in level_lanes)
         yield text(x, 28, f"level {level + 1}: {names}", "left")
-        (lane,) = deciding
-        position, option = chosen.selected[lane], chosen.options[lane]
-        found = f"takes option {option}" if option is not None else "finds nothing"
-        yield text(x, 48, found, "small left")
+        (lane,) = level_lanes
+        position, option = choices.selected[lane], choices.options[lane]
+        choice = f"takes option {option}" if option is not None else "has no option"
+        yield text(x, 48, choice, "small left")
         order = {place: index for index, place in enumerate(reach(lane, PAPER_OPTIONS, lanes))}
         for step in range(depth):
             for source in range(lanes):
-                kind = "taken" if (step, source) == position else "cell" if rest[step][source] else "zero"
+                kind = "taken" if (step, source) == position else "cell" if remaining[step][source] else "zero"
                 yield box(x + step * CELL, top + source * CELL, kind, order.get((step, source), ""))
         if position is not None:
-            rest[position[0]][position[1]] = 0
+            remaining[position[0]][position[1]] = 0
         middle = top + lanes * CELL / 2
         yield f'<path class="next" d="M{x + depth * CELL + 6:g} {middle:g}H{x + width - 6:g}"/>'
         x += width
-    yield text(x, 28, f"left over: {chosen.advance} {'step leaves' if chosen.advance == 1 else 'steps leave'}", "left")
+    yield text(
+        x, 28, f"left over: {choices.advance} {'step leaves' if choices.advance == 1 else 'steps leave'}", "left"
+    )
     yield text(x, 48, "the oldest steps without a pair", "small left")
     for step in range(depth):
         for source in range(lanes):
-            yield box(x + step * CELL, top + source * CELL, "cell" if chosen.remaining[step][source] else "zero")
+            yield box(x + step * CELL, top + source * CELL, "cell" if choices.remaining[step][source] else "zero")
     for step in range(depth):
         yield text(24 + step * CELL + CELL / 2, top + lanes * CELL + 16, step, "small")
 
@@ -182,7 +184,7 @@ def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
     return {
         "schedule.svg": document(
-            "A stream of four steps in two cycles: lanes take pairs of their own, ahead, or of a neighbour",
+            "A stream of four steps in two cycles: each lane takes its own pair, a later one, or a neighbour's",
             870,
             232,
             schedule_parts(),

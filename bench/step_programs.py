@@ -63,8 +63,8 @@ def build_resnet18() -> nn.Module:
     """Return ResNet-18 as published (arXiv:1512.03385), with ten classes."""
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, 2, padding=1))
-    for before, width in ((64, 64), (64, 128), (128, 256), (256, 512)):
-        layers += [BasicBlock(before, width, width // before), BasicBlock(width, width, 1)]
+    for channels, width in ((64, 64), (64, 128), (128, 256), (256, 512)):
+        layers += [BasicBlock(channels, width, width // channels), BasicBlock(width, width, 1)]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
@@ -88,7 +88,7 @@ def separate_products(folder: ProgramFolder) -> list[ProgramFolder]:
     values = {
         name: tensor.from_bytes(folder.expected_bytes(name), plan.config) for name, tensor in plan.tensors.items()
     }
-    singles = [
+    plans = [
         Plan(
             name=product.name,
             config=plan.config,
@@ -98,20 +98,20 @@ def separate_products(folder: ProgramFolder) -> list[ProgramFolder]:
         for product in plan.calls
         if isinstance(product, Product)
     ]
-    return [build_folder(single, values, base=folder.memory_map.base) for single in singles]
+    return [build_folder(plan_of_product, values, base=folder.memory_map.base) for plan_of_product in plans]
 
 
 def compare_step(model: str, batch: int) -> dict[str, Any]:
-    """Measure a model's training step both ways."""
+    """Measure a model's training step as few programs, and with a program for each product."""
     folder = compile_task(model, core_preset("core"), batch=batch)
-    singles = separate_products(folder)
+    product_folders = separate_products(folder)
     cycles, moved = measure(folder)
-    single_cycles, single_moved = map(sum, zip(*map(measure, singles), strict=True))
+    single_cycles, single_moved = map(sum, zip(*map(measure, product_folders), strict=True))
     return {
         "model": model,
         "batch": batch,
         "programs": len(folder.programs),
-        "products": len(singles),
+        "products": len(product_folders),
         "cycles": cycles,
         "single_cycles": single_cycles,
         "bytes": moved,
@@ -120,7 +120,7 @@ def compare_step(model: str, batch: int) -> dict[str, Any]:
 
 
 def compile_network(name: str, batch: int) -> dict[str, Any]:
-    """Measure time and memory of compiling a step of SGD with momentum; memory is the whole process's."""
+    """Measure time and memory of compiling a step of SGD with momentum. The memory is the peak of the process."""
     size = IMAGE_SIZES[name]
     torch.manual_seed(0)
     if name == "resnet18":
@@ -145,7 +145,7 @@ def compile_network(name: str, batch: int) -> dict[str, Any]:
     }
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with the table of compiled networks."""
     return replace_between(text, "<!-- compile -->", "<!-- /compile -->", render("compile", rows=results.values()))
 
@@ -154,7 +154,7 @@ def store_row(row: dict[str, Any]) -> None:
     """Write the figures of a network into the data file and the page."""
     results = {**load_figures(RESULTS), row["model"]: row}
     store_figures(RESULTS, results)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), results))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), results))
 
 
 def main() -> int:
@@ -165,7 +165,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="with --compile: write the figures to docs")
     arguments = parser.parse_args()
     if arguments.page and not arguments.compile:
-        parser.error("--page goes with --compile")
+        parser.error("--page needs --compile")
     if arguments.compile:
         row = compile_network(arguments.compile, arguments.batch)
         if arguments.page:
@@ -183,8 +183,9 @@ def main() -> int:
         return 0
     for row in rows:
         print(f"{row['model']}, batch {row['batch']}: {row['products']} products in {row['programs']} programs")
-        for unit, joined, single in (("cycles", "cycles", "single_cycles"), ("bytes", "bytes", "single_bytes")):
-            print(f"  {row[joined]:,} {unit}, in separate programs {row[single]:,}: {row[joined] / row[single]:.3f}")
+        for unit, few_key, single_key in (("cycles", "cycles", "single_cycles"), ("bytes", "bytes", "single_bytes")):
+            ratio = row[few_key] / row[single_key]
+            print(f"  {row[few_key]:,} {unit}, in separate programs {row[single_key]:,}: {ratio:.3f}")
     return 0
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from common import argument_parser, core_preset
 from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_runtime import Device, offload
-from tensordash_runtime.jobs import Done
+from tensordash_runtime.jobs import DeviceResult
 from tensordash_runtime.operands import Operand
 from tensordash_runtime.products import Product
 from tensordash_runtime.tasks import TASKS, load_task
@@ -78,7 +78,7 @@ def record_products(name: str, steps: int) -> list[Recorded]:
     task = load_task(name)
     optimizer, batches, found = task.optimizer(task.model.parameters()), task.order(0), []
 
-    def record(product: Product, done: Done) -> None:
+    def record(product: Product, done: DeviceResult) -> None:
         values = {}
         for each in OPERANDS[product.operation]:
             operand = Operand(each, product.operands[each])

@@ -61,7 +61,7 @@ def train(command: str) -> dict[str, Any]:
     return {**measured_at(), "figures": figures(json.loads(done.stdout))}
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
     for table, (command, options) in TABLES.items():
         rows = [(each, note, results[command_of(table, each)]) for each, note in options.items()]
@@ -79,7 +79,7 @@ def main() -> int:
             command = command_of(table, options)
             store_figures(RESULTS, {**load_figures(RESULTS), command: train(command)})
             print(command, flush=True)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
     return 0
 
 

@@ -27,11 +27,11 @@ def main() -> None:
     """Write the trace, or print areas."""
     parser = argument_parser(__doc__)
     parser.add_argument("trace", nargs="?", help="trace with values")
-    parser.add_argument("-o", "--output")
-    parser.add_argument("--area", action="store_true")
+    parser.add_argument("-o", "--output", help="trace to write")
+    parser.add_argument("--area", action="store_true", help="print areas")
     arguments = parser.parse_args()
     if not arguments.area and None in (arguments.trace, arguments.output):
-        parser.error("needs a trace and --output, or --area")
+        parser.error("pass a trace and --output, or --area")
     if arguments.trace is not None:
         prune(arguments.trace, arguments.output)
     if arguments.area:

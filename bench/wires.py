@@ -30,7 +30,7 @@ def placed(name: str) -> Any:
     return {"config": digest, "ratio": document["ratio"], **document["wires"]}
 
 
-def written(text: str, results: Mapping[str, Any]) -> str:
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
     return replace_between(text, "<!-- wires -->", "<!-- /wires -->", render("wires", results=results))
 
@@ -47,7 +47,7 @@ def main() -> None:
                 RESULTS,
                 {**load_figures(RESULTS), name: {"command": "python bench/wires.py", **measured_at(), **placed(name)}},
             )
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
 
 
 if __name__ == "__main__":

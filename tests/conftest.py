@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-# Torch and Numba leave millions of objects, which the default thresholds make Python search for cycles again and again.
+# Torch and Numba create millions of objects. With the default thresholds, Python searches them for cycles too often.
 gc.set_threshold(100_000, 50, 50)
 
 # Tests use neither data nor results in the user's cache. All workers share the folder of the first process.
@@ -23,13 +23,13 @@ if "PYTEST_XDIST_WORKER" not in os.environ and "TENSORDASH_TEST_CACHE" not in os
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow all but n evenly spread tests of each `sampled(n)`."""
-    marked: dict[str, tuple[int, list[pytest.Item]]] = {}
+    tests_by_node: dict[str, tuple[int, list[pytest.Item]]] = {}
     for item in items:
-        found = next(item.iter_markers_with_node("sampled"), None)
-        if found is not None and item.get_closest_marker("slow") is None:
-            node, mark = found
-            marked.setdefault(node.nodeid.partition("[")[0], (mark.args[0], []))[1].append(item)
-    for sample_size, tests in marked.values():
+        sampled = next(item.iter_markers_with_node("sampled"), None)
+        if sampled is not None and item.get_closest_marker("slow") is None:
+            node, mark = sampled
+            tests_by_node.setdefault(node.nodeid.partition("[")[0], (mark.args[0], []))[1].append(item)
+    for sample_size, tests in tests_by_node.values():
         chosen = {k * (len(tests) - 1) // max(sample_size - 1, 1) for k in range(sample_size)}
         for k, item in enumerate(tests):
             if k not in chosen:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TRACE = str(ROOT / "sim/tensordash_sim/data/digits_cnn.trace")
 MAX_SECONDS = 60
-"""Time limit for that line on a busy machine. Imports of required modules take most of the time."""
+"""Time limit for that error on a busy machine. Imports of required modules take most of the time."""
 
 MAP = "map --preset core --channels 8 --filters 8"
 BASE = (
@@ -33,7 +33,7 @@ BASE = (
     "evaluate",
 )
 """Commands that run without any extra."""
-LACKING = {
+EXTRAS_OF_COMMAND = {
     "verify": "verify",
     "verify --preset core": "verify",
     f"verify --trace {TRACE} --layer CNN.fc1 --op AxW": "verify",
@@ -63,7 +63,7 @@ LACKING = {
     "demo --no-synth": "verify",
 }
 """The extras that a command names if none is installed."""
-NEEDED_BY = {
+COMMAND_OF_MODULE = {
     "zarr": f"simulate {TRACE}",
     "numba": MAP,
     "llvmlite": MAP,
@@ -91,7 +91,7 @@ NEEDED_BY = {
 """A command for each module of an extra."""
 
 
-def outcomes(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str, Any]]:
+def run_commands(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str, Any]]:
     """Run commands, each without some modules."""
     stdin = json.dumps([(modules, command.split()) for modules, command in cases])
     done = subprocess.run(
@@ -108,34 +108,40 @@ def outcomes(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str,
     return found
 
 
-def wrong(outcome: dict[str, Any], extras: set[str]) -> bool:
-    """Return whether an outcome is other than the one line that names extras."""
+def has_wrong_error(outcome: dict[str, Any], extras: set[str]) -> bool:
+    """Return whether an outcome differs from one line that names the extras."""
     named = re.fullmatch(r"tensordash: .+ needs? the extras? .+: pip install '\.\[([\w,]+)\]'\n", outcome["err"])
-    late = outcome["seconds"] > MAX_SECONDS
-    return late or outcome["status"] != 2 or outcome["out"] != "" or not named or set(named[1].split(",")) != extras
+    is_late = outcome["seconds"] > MAX_SECONDS
+    return is_late or outcome["status"] != 2 or outcome["out"] != "" or not named or set(named[1].split(",")) != extras
 
 
 def test_without_any_extra(tmp_path: Path) -> None:
-    every = sorted(EXTRA_OF)
-    assert {each.split()[0] for each in (*BASE, *LACKING)} == set(COMMANDS)
-    commands = [*BASE, *(f"{each} --help" for each in COMMANDS), *LACKING]
-    found = dict(zip(commands, outcomes([(every, each) for each in commands], tmp_path), strict=True))
-    for command in commands[: -len(LACKING)]:
+    all_modules = sorted(EXTRA_OF)
+    assert {each.split()[0] for each in (*BASE, *EXTRAS_OF_COMMAND)} == set(COMMANDS)
+    commands = [*BASE, *(f"{each} --help" for each in COMMANDS), *EXTRAS_OF_COMMAND]
+    found = dict(zip(commands, run_commands([(all_modules, each) for each in commands], tmp_path), strict=True))
+    for command in commands[: -len(EXTRAS_OF_COMMAND)]:
         assert found[command]["status"] == 0, (command, found[command])
         assert found[command]["out"], command
     assert "2,000 steps in" in found["simulate --random 0.5 --steps 2000"]["out"]
     assert ".[simulate]" in found["simulate --random 0.5 --steps 2000"]["err"]
-    bad = {each: found[each] for each, extras in LACKING.items() if wrong(found[each], set(extras.split(",")))}
-    assert bad == {}
+    wrong_outcomes = {
+        each: found[each]
+        for each, extras in EXTRAS_OF_COMMAND.items()
+        if has_wrong_error(found[each], set(extras.split(",")))
+    }
+    assert wrong_outcomes == {}
 
 
 def test_without_one_module(tmp_path: Path) -> None:
-    assert NEEDED_BY.keys() == EXTRA_OF.keys()
-    found = outcomes([([module], command) for module, command in NEEDED_BY.items()], tmp_path)
-    bad = {
-        module: outcome for module, outcome in zip(NEEDED_BY, found, strict=True) if wrong(outcome, {EXTRA_OF[module]})
+    assert COMMAND_OF_MODULE.keys() == EXTRA_OF.keys()
+    found = run_commands([([module], command) for module, command in COMMAND_OF_MODULE.items()], tmp_path)
+    wrong_outcomes = {
+        module: outcome
+        for module, outcome in zip(COMMAND_OF_MODULE, found, strict=True)
+        if has_wrong_error(outcome, {EXTRA_OF[module]})
     }
-    assert bad == {}
+    assert wrong_outcomes == {}
 
 
 def test_golden_model_without_any_extra(tmp_path: Path) -> None:
@@ -166,7 +172,7 @@ def test_interpreted_loops_count_the_same_cycles(tmp_path: Path) -> None:
         f"{random} --set tile.sparsity=both",
         f"simulate {TRACE} --layer CNN.fc2 --layer CNN.conv2 --json",
     ]
-    found = outcomes([(modules, each) for each in commands for modules in (["numba"], [])], tmp_path)
+    found = run_commands([(modules, each) for each in commands for modules in (["numba"], [])], tmp_path)
     for interpreted, compiled in zip(found[::2], found[1::2], strict=True):
         documents = [json.loads(each["out"]) for each in (interpreted, compiled)]
         for document in documents:
@@ -184,11 +190,11 @@ def requirements(lines: list[str]) -> tuple[set[str], set[str]]:
     return modules, {extra for each in own for extra in re.findall(r"\[(.*)\]", each)[0].split(",")}
 
 
-def test_tables_are_those_of_the_distribution() -> None:
+def test_tables_equal_the_distribution() -> None:
     extras = {name: requirements(lines) for name, lines in PROJECT["optional-dependencies"].items()}
     extras.pop("test")
-    (_, every) = extras.pop("all")
-    assert every | {each for one in every for each in INCLUDED.get(one, ())} == {*extras, "test"}
+    (_, all_extras) = extras.pop("all")
+    assert all_extras | {each for one in all_extras for each in INCLUDED.get(one, ())} == {*extras, "test"}
     assert {module: name for name, (modules, _) in extras.items() for module in modules}.items() <= EXTRA_OF.items()
     assert set(EXTRA_OF.values()) == set(extras)
 
@@ -198,7 +204,7 @@ def test_tables_are_those_of_the_distribution() -> None:
     assert {name: set(INCLUDED.get(name, ())) for name in extras} == {name: included(name) for name in extras}
 
 
-def test_imports_are_of_the_base_or_of_an_extra() -> None:
+def test_imports_belong_to_the_base_or_an_extra() -> None:
     base, _ = requirements(PROJECT["dependencies"])
     own = {path.parent.name for path in ROOT.glob("*/tensordash*/__init__.py")}
     unknown = set()
@@ -208,8 +214,8 @@ def test_imports_are_of_the_base_or_of_an_extra() -> None:
             if isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module or ""]
             unknown |= {(path.name, name.split(".")[0]) for name in names}
-    brought = {"cycler", "markupsafe"}  # by matplotlib and Jinja
-    allowed = base | set(EXTRA_OF) | own | brought | sys.stdlib_module_names
+    indirect = {"cycler", "markupsafe"}  # by matplotlib and Jinja
+    allowed = base | set(EXTRA_OF) | own | indirect | sys.stdlib_module_names
     assert {each for each in unknown if each[1] not in allowed} == set()
 
 

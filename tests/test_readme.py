@@ -69,11 +69,13 @@ def test_commands_and_links_exist() -> None:
 
 
 def options(command: str) -> set[str]:
-    """Return the options of a command, or of all commands of a group."""
-    found = cli.get_command(click.Context(cli), command)
-    assert found is not None
-    inner = list(found.commands.values()) if isinstance(found, click.Group) else [found]
-    names = [{name for param in one.params for name in (*param.opts, *(param.metavar or "").split())} for one in inner]
+    """Return the options of a command, or those that all commands of a group have."""
+    entry = cli.get_command(click.Context(cli), command)
+    assert entry is not None
+    commands = list(entry.commands.values()) if isinstance(entry, click.Group) else [entry]
+    names = [
+        {name for param in each.params for name in (*param.opts, *(param.metavar or "").split())} for each in commands
+    ]
     return set.intersection(*names)
 
 
@@ -99,32 +101,36 @@ def test_which_commands_take_a_core() -> None:
     assert re.findall(r"`(\w+)`", names) == [name for name, text in helps.items() if "core-wide" in (text or "")]
 
 
-def test_figures_are_those_of_the_pages() -> None:
-    """bench/cost.py writes the costs. The other figures are on the page in the same row."""
+def test_figures_equal_the_pages() -> None:
+    """bench/cost.py writes the costs. Each other figure is on the page that its row links."""
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
     evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
-    (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
+    (our_mean, paper_mean) = re.findall(
+        r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE
+    )[0]
     tiles = rows["tiles, small versions of the paper's eight networks"]
-    assert f"{float(ours):.2f}x in the mean (paper: {papers}x)" in tiles
+    assert f"{float(our_mean):.2f}x in the mean (paper: {paper_mean}x)" in tiles
     assert re.search(r"^\| gcn \|.* 1\.00\d \|$", evaluation, re.MULTILINE)
-    ((plain, better),) = re.findall(r"^\| with 256 GB/s \| (\S+), with the measures (\S+) \|", system, re.MULTILINE)
-    assert rows["`recommended`, DRAM at 256 GB/s"] == f"{plain}x; {better}x with a better order of work"
-    ((slow,),) = [re.findall(r"^\| with 25\.6 GB/s, the paper's LPDDR4 \| (\S+) \|", system, re.MULTILINE)]
-    assert rows["with the paper's DRAM at 25.6 GB/s"].startswith(f"{slow}x:")
-    (whole,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)$", demo, re.MULTILINE)
-    assert rows["digits CNN on a core's Verilog"] == f"{whole} an estimated dense core"
-    ((loss,),) = [re.findall(r"tiles that wait draw power \| (\S+) \|", read("docs/evaluation.md"))]
-    assert rows["chip's energy efficiency, 25.6 GB/s"] == f"{float(loss):.2f} with idle power: a loss"
-    (placed,) = re.findall(r"^\| clock, with wires, MHz \| (\d+) \|", read("docs/cost.md"), re.MULTILINE)[:1]
-    assert f"placed, the tile reaches {placed} MHz" in README
+    ((speedup, improved_speedup),) = re.findall(
+        r"^\| with 256 GB/s \| (\S+), with the measures (\S+) \|", system, re.MULTILINE
+    )
+    assert rows["`recommended`, DRAM at 256 GB/s"] == f"{speedup}x; {improved_speedup}x with a better order of work"
+    ((slow_dram_speedup,),) = [re.findall(r"^\| with 25\.6 GB/s, the paper's LPDDR4 \| (\S+) \|", system, re.MULTILINE)]
+    assert rows["with the paper's DRAM at 25.6 GB/s"].startswith(f"{slow_dram_speedup}x:")
+    (demo_speedup,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)$", demo, re.MULTILINE)
+    assert rows["digits CNN on a core's Verilog"] == f"{demo_speedup} an estimated dense core"
+    ((efficiency,),) = [re.findall(r"tiles that wait draw power \| (\S+) \|", read("docs/evaluation.md"))]
+    assert rows["chip's energy efficiency, 25.6 GB/s"] == f"{float(efficiency):.2f} with idle power: a loss"
+    (placed_mhz,) = re.findall(r"^\| clock, with wires, MHz \| (\d+) \|", read("docs/cost.md"), re.MULTILINE)[:1]
+    assert f"placed, the tile reaches {placed_mhz} MHz" in README
 
 
-def test_speedups_of_the_digits_step_are_those_of_their_pages() -> None:
+def test_speedups_of_the_digits_step_equal_their_pages() -> None:
     demo = read("docs/demo.md")
     rows = dict(
         re.findall(r"^\| (?:\[([\w ]+)\].*?|this one) \| ([\d. to]+) \| (?:estimated|simulated)", demo, re.MULTILINE)
     )
-    (whole,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)x$", demo, re.MULTILINE)
+    (demo_speedup,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)x$", demo, re.MULTILINE)
     ((core, dense),) = re.findall(r"^cycles +([\d,]+) +([\d,]+)$", read("docs/cost-tables.md"), re.MULTILINE)
     training = re.findall(
         r"^\| `--steps .* \| ([\d.]+) \| [\d.]+ \| [\d.]+ \|", read("docs/training-results.md"), re.MULTILINE
@@ -132,7 +138,7 @@ def test_speedups_of_the_digits_step_are_those_of_their_pages() -> None:
     (tutorial,) = re.findall(r"^\| all \|.*\| ([\d.]+) \| [\d.]+ \|$", read("docs/tutorials/train.md"), re.MULTILINE)
     simulated = int(dense.replace(",", "")) / int(core.replace(",", ""))
     assert rows == {
-        "": whole,
+        "": demo_speedup,
         "cost tables": f"{simulated:.2f}",
         "training": f"{min(training)} to {max(training)}",
         "tutorial": tutorial,
@@ -140,17 +146,17 @@ def test_speedups_of_the_digits_step_are_those_of_their_pages() -> None:
 
 
 def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first commands have the described effects, before any make target is named."""
+    """The page's first commands have the described effects. Make targets come after them."""
     monkeypatch.chdir(tmp_path)
-    first, *others = blocks("README.md", "sh")
-    assert "make demo" in others[0]
-    assert first.startswith("pip install '.[simulate]'\n")
-    for line in first.splitlines()[1:]:
+    first_commands, *other_blocks = blocks("README.md", "sh")
+    assert "make demo" in other_blocks[0]
+    assert first_commands.startswith("pip install '.[simulate]'\n")
+    for line in first_commands.splitlines()[1:]:
         arguments = line.removeprefix("tensordash ").partition("#")[0]
         capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit) as exit_info:
             run(arguments.split())
-        assert not end.value.code
+        assert not exit_info.value.code
         if "--random" in arguments:
             assert f"```\n{capsys.readouterr().out}```" in README
     assert (tmp_path / "my_tile" / "tensordash.v").is_file()
@@ -158,7 +164,7 @@ def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_picture(tmp_path: Path) -> None:
-    """The picture is at the top of the page, small, and as large as the program's picture, except for fonts."""
+    """The picture is at the top of the page and below 300 kB. Its size is the program's, except for fonts."""
     (name,) = re.findall(r"\]\((docs/\S+\.png)\)", README.split("##")[0])
     stored = (ROOT / name).read_bytes()
     assert stored.startswith(b"\x89PNG")

@@ -36,7 +36,7 @@ def bench(request: pytest.FixtureRequest) -> ModuleType:
 def test_pages_have_what_was_measured(bench: ModuleType) -> None:
     page = bench.PAGE.read_text(encoding="utf-8")
     results = import_module("common").load_figures(bench.RESULTS)
-    assert page == bench.written(page, results), f"run python bench/{bench.__name__}.py"
+    assert page == bench.fill_page(page, results), f"run python bench/{bench.__name__}.py"
 
 
 def test_every_row_has_a_command_a_commit_and_a_date() -> None:
@@ -75,7 +75,7 @@ def test_mutants_of_an_example_are_summarised() -> None:
         "wires between a core's units": {"survives": 1},
     }
     measured = {name: {"outcomes": outcomes, "commit": "c", "date": "d"} for name, outcomes in rows.items()}
-    text = page.written("<!-- mutants -->\n<!-- /mutants -->", {"command": "make mutate", "rows": measured})
+    text = page.fill_page("<!-- mutants -->\n<!-- /mutants -->", {"command": "make mutate", "rows": measured})
     assert "1 mutant survives" in text
     assert "| wires between a core's units | 1 | 0 | 0 | 0 | 1 | c, d |" in text
 
@@ -108,7 +108,7 @@ def test_a_row_of_recipes_summarises_its_seeds() -> None:
         }
         for seed, each in losses.items()
     }
-    page = import_module("recipe_losses").written("<!-- nvfp4 -->\n<!-- /nvfp4 -->", {"the recipe": runs})
+    page = import_module("recipe_losses").fill_page("<!-- nvfp4 -->\n<!-- /nvfp4 -->", {"the recipe": runs})
     row = "| the recipe | 25% | 3 | 2.020 | +1.0% | -3.0% to +5.0% | -0.7% | c |"
     assert row in page.splitlines()
 
@@ -137,9 +137,9 @@ def test_a_measurement_has_the_commit() -> None:
 def test_the_evaluation_is_what_its_tables_have() -> None:
     bench = import_module("evaluation_page")
     page, tables = (path.read_text(encoding="utf-8") for path in (bench.PAGE, bench.TABLES))
-    assert page == bench.written(page, tables), "run python bench/evaluation_page.py"
+    assert page == bench.fill_page(page, tables), "run python bench/evaluation_page.py"
     mean = "| mean | 1.675 | 1.888 | 1.488 | 1.538 (1.95) |"
-    changed = bench.written(page, tables.replace(mean, "| mean | - | - | - | 1.2 (1.9) |"))
+    changed = bench.fill_page(page, tables.replace(mean, "| mean | - | - | - | 1.2 (1.9) |"))
     assert "| speedup of tiles, mean of the paper's eight networks | 1.2 | 1.9 | fig8 |" in changed
 
 

@@ -30,7 +30,7 @@ def test_pictures_are_of_the_scheduler(name: str) -> None:
 def test_the_example_is_as_told() -> None:
     cycles = [cycle for _, cycle in DRAWING["schedules"](DRAWING["B"])]
     options = [[None if each is None else DRAWING["OPTIONS"][each] for each in cycle.options] for cycle in cycles]
-    kinds = [[each and DRAWING["kind_of"](each) for each in lanes] for lanes in options]
+    kinds = [[each and DRAWING["name_option"](each) for each in lanes] for lanes in options]
     assert kinds == [["lookaside", "own", "lookahead", "lookahead"], ["own", "lookaside", None, "own"]]
     assert [cycle.advance for cycle in cycles] == [2, 2]
     window = DRAWING["WINDOW"]
@@ -42,7 +42,7 @@ def test_options_are_the_papers() -> None:
     rows = re.findall(r"^\| (\d) \| (\d) \| (-?\d) \| (\w+) \|$", PAGE, re.MULTILINE)
     expected = [(index, step, offset) for index, (step, offset) in enumerate(PAPER.options)]
     assert [tuple(map(int, row[:3])) for row in rows] == expected
-    assert [row[3] for row in rows] == [DRAWING["kind_of"](option) for option in PAPER.options]
+    assert [row[3] for row in rows] == [DRAWING["name_option"](option) for option in PAPER.options]
 
 
 def test_levels_are_as_told() -> None:

@@ -74,7 +74,7 @@ def test_pages_have_what_was_measured(bench: ModuleType) -> None:
     for path, part in ((page.PAGE, "tutorial"), (page.README, "readme")):
         text = path.read_text(encoding="utf-8")
         assert text == page.fill_page(text, results, part), "run python bench/soc_page.py"
-    assert page.PICTURE.read_text(encoding="utf-8") == page.picture(results), "run python bench/soc_page.py"
+    assert page.PICTURE.read_text(encoding="utf-8") == page.draw_picture(results), "run python bench/soc_page.py"
 
 
 def test_cycles_of_a_step_are_complete(bench: ModuleType) -> None:

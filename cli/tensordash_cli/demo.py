@@ -15,7 +15,7 @@ from tensordash.configuration.numerics import Binned, Exact
 from tensordash.extras import require
 
 from .console import CheckError, json_option, print_json, progress, writable_folder
-from .demo_core import core_step, print_core_step
+from .demo_core import print_core_step, run_core_step
 
 if TYPE_CHECKING:
     from tensordash_sim.cycles import Counts
@@ -77,7 +77,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
             for name, config in designs.items()
         }
         cost = None if no_synth else pool.submit(_synthesize, sparse, status.update)
-        on_core = pool.submit(core_step, list(trace.records))
+        on_core = pool.submit(run_core_step, list(trace.records))
         operations = _operations(records, designs, running)
         if cost is not None:
             progress.print("simulated; synthesizing")

@@ -1,4 +1,4 @@
-"""The part of `tensordash demo` that runs on a core: every product of a training step, on the core's Verilog."""
+"""Run every product of a training step on a core's Verilog, for `tensordash demo`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,12 +9,12 @@ import numpy as np
 if TYPE_CHECKING:
     from tensordash_sim.trace import Record
 
-__all__ = ["core_step", "print_core_step"]
+__all__ = ["print_core_step", "run_core_step"]
 
 PRESET = "core"
 
 
-def core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
+def run_core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
     """Run recorded products on the emitted Verilog of a core and on the emulator, and compare the bits.
 
     The core's cycles are measured; the dense core's cycles are the mapper's estimate.
@@ -27,19 +27,19 @@ def core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
         for record in records:
             operation = str(record.operation)
             operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in operation}
-            done, emulated = (each.contract(record.geometry, operation, operands) for each in (core, emulator))
-            cycles, dense = done.executed.cycles, core.expectations.dense_cycles(done.executed.problem)
+            result, emulated = (each.contract(record.geometry, operation, operands) for each in (core, emulator))
+            cycles, dense = result.executed.cycles, core.expectations.dense_cycles(result.executed.problem)
             assert cycles is not None
             reports.append(
                 {
                     "layer": record.layer,
                     "operation": operation,
-                    "scheduled": done.executed.problem.rows,
-                    "zeros": done.executed.zeros[done.executed.problem.rows],
+                    "scheduled": result.executed.problem.rows,
+                    "zeros": result.executed.zeros[result.executed.problem.rows],
                     "cycles": cycles,
                     "dense_cycles_expected": dense,
                     "speedup": dense / cycles,
-                    "equal": np.array_equal(done.result.view(np.uint16), emulated.result.view(np.uint16)),
+                    "equal": np.array_equal(result.result.view(np.uint16), emulated.result.view(np.uint16)),
                 }
             )
     return reports

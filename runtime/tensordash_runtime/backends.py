@@ -21,7 +21,7 @@ from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
 from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCore
 
 from .errors import DeviceError, NoRoomError
-from .jobs import DeviceJob, Ran
+from .jobs import BackendResult, DeviceJob
 from .mmio.core import MappedCore
 from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
 
@@ -34,7 +34,7 @@ RING_ALIGNMENT_BYTES = 64
 class Backend(Protocol):
     """Interface of a backend."""
 
-    def run(self, job: DeviceJob) -> Ran:
+    def run(self, job: DeviceJob) -> BackendResult:
         """Run a job and return its results.
 
         Raises
@@ -53,19 +53,21 @@ class Emulator:
     def __init__(self, config: CoreConfig | TileConfig) -> None:
         self._config = config
 
-    def run(self, job: DeviceJob) -> Ran:
+    def run(self, job: DeviceJob) -> BackendResult:
         """Run a job without measuring cycles."""
         problem = job.problem
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
             settings: dict[str, Any] = {"seed": job.key, "weight_block_height": job.weight_block_height}
             bits = contract_scaled(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings)
-            return Ran(bits=bits.view(np.uint32))
+            return BackendResult(bits=bits.view(np.uint32))
         settings = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero, "scale": job.scale}
         settings |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not problem.fp32:
             assert isinstance(self._config, CoreConfig)
             settings["random"] = _random_bits(self._config, problem).of(job.seed, job.operation)
-        return Ran(bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings))
+        return BackendResult(
+            bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings)
+        )
 
     def close(self) -> None: ...
 
@@ -92,7 +94,7 @@ class _Programs:
         self._config, self._memory = config, Memory(size, base)
         self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
-    def run(self, job: DeviceJob) -> Ran:
+    def run(self, job: DeviceJob) -> BackendResult:
         """Write the tensors to memory, run the program, and read its result."""
         problem = job.problem
         try:
@@ -122,7 +124,7 @@ class _Programs:
             raise NoRoomError(f"out of device memory: {end} bytes with the program, not {len(self._memory.bytes)}")
         cycles, traffic = self._execute(program, image.end, ring)
         bits = image.result()
-        return Ran(bits=bits.view(f"u{bits.dtype.itemsize}"), cycles=cycles, traffic=traffic)
+        return BackendResult(bits=bits.view(f"u{bits.dtype.itemsize}"), cycles=cycles, traffic=traffic)
 
     def close(self) -> None:
         """Release the memory."""

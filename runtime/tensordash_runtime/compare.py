@@ -7,7 +7,7 @@ import numpy as np
 from tensordash.configuration.errors import TensorDashError
 
 from .device import Device
-from .jobs import Done
+from .jobs import DeviceResult
 from .products import Product
 from .values import plain
 
@@ -18,7 +18,7 @@ class DifferenceError(TensorDashError, RuntimeError):
     """Two devices computed different results. The message is one line."""
 
 
-def comparison(other: Device) -> Callable[[Product, Done], Done]:
+def comparison(other: Device) -> Callable[[Product, DeviceResult], DeviceResult]:
     """Return a watcher for `offload` that repeats every product on another device.
 
     Parameters
@@ -32,10 +32,10 @@ def comparison(other: Device) -> Callable[[Product, Done], Done]:
         Returns the other device's result, or raises `DifferenceError` at the first element whose bits differ.
     """
 
-    def watcher(product: Product, done: Done) -> Done:
+    def watcher(product: Product, done: DeviceResult) -> DeviceResult:
         fp32 = done.executed.problem.fp32
         other.operations = done.executed.number  # Stochastic rounding draws the same random bits.
-        repeated = product.run_on(other, fp32=fp32, count=done.executed.counted)
+        repeated = product.run_on(other, fp32=fp32, count=done.executed.is_counted)
         first, second = (np.ascontiguousarray(plain(each.result)) for each in (done, repeated))
         width = first.dtype.itemsize
         different = np.argwhere(first.view(f"u{width}") != second.view(f"u{width}"))

@@ -12,13 +12,13 @@ from tensordash_sim.cycles import Scheduler
 from tensordash_sim.lowering import Geometry, Operation, Vectors, lower
 from tensordash_sim.lowering.groups import grouped
 
-__all__ = ["NOT_COUNTED", "Counted", "counted", "counted_sides"]
+__all__ = ["NOT_COUNTED", "CycleCount", "count_cycles", "count_cycles_by_side"]
 
 MAX_PASSES = 64
 """Maximum number of simulated passes of an operation, evenly spaced. Speedups differ little between passes."""
 
 
-class Counted(NamedTuple):
+class CycleCount(NamedTuple):
     """Cycles of the dense tile for all passes of an operation, and the tile's speedup."""
 
     dense: int
@@ -29,13 +29,13 @@ class Counted(NamedTuple):
         return self.dense / self.speedup
 
 
-NOT_COUNTED = Counted(0, math.nan)
+NOT_COUNTED = CycleCount(0, math.nan)
 """Value for an operation whose cycles were not counted."""
 
 
-def counted(
+def count_cycles(
     geometry: Geometry, operation: str, non_zeros: Mapping[str, NDArray[np.bool_]], rows: str, tile: TileConfig
-) -> Counted:
+) -> CycleCount:
     """Count the dense tile's cycles and the tile's speedup, from a sample of the operation's passes.
 
     Parameters
@@ -56,20 +56,20 @@ def counted(
     >>> from tensordash_sim.lowering import MatrixProduct
     >>> layer = MatrixProduct(batch=1, samples=4, in_features=400, out_features=4)
     >>> half = np.tile([True, False], (1, 4, 200))
-    >>> counted(layer, "AxW", {"A": half, "W": np.ones((1, 4, 400), bool)}, "A", TileConfig())
-    Counted(dense=100, speedup=2.0)
+    >>> count_cycles(layer, "AxW", {"A": half, "W": np.ones((1, 4, 400), bool)}, "A", TileConfig())
+    CycleCount(dense=100, speedup=2.0)
     """
-    return counted_sides(geometry, operation, non_zeros, [rows], tile)[rows]
+    return count_cycles_by_side(geometry, operation, non_zeros, [rows], tile)[rows]
 
 
-def counted_sides(
+def count_cycles_by_side(
     geometry: Geometry,
     operation: str,
     non_zeros: Mapping[str, NDArray[np.bool_]],
     rows: Sequence[str],
     tile: TileConfig,
-) -> dict[str, Counted]:
-    """Count as `counted` for each operand in `rows`, with that operand on the row side."""
+) -> dict[str, CycleCount]:
+    """Count as `count_cycles` for each operand in `rows`, with that operand on the row side."""
     dense, cycles = dict.fromkeys(rows, 0), dict.fromkeys(rows, 0.0)
     kind = Operation(operation)
     for product in lower(geometry, kind, non_zeros, tile.lanes):
@@ -79,7 +79,7 @@ def counted_sides(
             all_steps, pace = _sample_passes(row, column, tile)
             dense[name] += all_steps
             cycles[name] += all_steps * pace
-    return {name: Counted(dense[name], dense[name] / cycles[name] if cycles[name] else 1.0) for name in rows}
+    return {name: CycleCount(dense[name], dense[name] / cycles[name] if cycles[name] else 1.0) for name in rows}
 
 
 def _sample_passes(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, float]:

@@ -22,7 +22,7 @@ from .backends import BACKENDS, Backend, Verilator, open_backend
 from .errors import DeviceError
 from .execution import Execution, operand_types, require_operand_formats
 from .expected import Expectations
-from .jobs import Done
+from .jobs import DeviceResult
 from .operands import Scaling, checked_operands, checked_scaling
 from .recipe import Recipe, checked_recipe, default_rounding
 from .rounding import checked_seed
@@ -290,7 +290,7 @@ class Device:
         scale: int = 0,
         count: bool = True,
         layer: str = "",
-    ) -> Done:
+    ) -> DeviceResult:
         """Run one of the three operations of a layer, and return its result and a record.
 
         The tile skips zeros of the row side. If results do not depend on the side, the row side has the operand

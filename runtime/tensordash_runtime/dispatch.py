@@ -20,7 +20,7 @@ from tensordash_sim.trace.capture.steps import Steps
 
 from .device import Device
 from .errors import NoRoomError, OffloadError
-from .jobs import Done
+from .jobs import DeviceResult
 from .macs import count_macs
 from .products import HANDLERS, Product, UnfitError
 from .records import Contracted, Missed
@@ -29,7 +29,7 @@ from .run import Run
 
 __all__ = ["Watcher", "offload"]
 
-Watcher = Callable[[Product, Done], object]
+Watcher = Callable[[Product, DeviceResult], object]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def offload(
     if not 0 <= flush_limit <= 1:
         raise ValueError(f"flush_limit must be from 0 to 1, not {flush_limit!r}")
     limit = flush_limit if strict else None
-    with _offload(device, model, limit, watcher, run, threads_too=True, count=count) as run:
+    with _offload(device, model, limit, watcher, run, lists_threads=True, count=count) as run:
         yield run
 
 
@@ -101,7 +101,7 @@ def offload(
 def offload_graph(device: Device, run: Run | None, *, strict: bool, flush_limit: float, count: bool) -> Iterator[Run]:
     """Run a compiled graph as `offload` does, but ignore other threads, which do not run the graph."""
     limit = flush_limit if strict else None
-    with _offload(device, None, limit, None, run, threads_too=False, count=count) as run:
+    with _offload(device, None, limit, None, run, lists_threads=False, count=count) as run:
         yield run
 
 
@@ -113,12 +113,12 @@ def _offload(
     watcher: Watcher | None,
     run: Run | None,
     *,
-    threads_too: bool,
+    lists_threads: bool,
     count: bool,
 ) -> Iterator[Run]:
     device.require_usable()
     run = Run(device) if run is None else run
-    mode = _Mode(device, run, _Names(model), flush_limit, watcher, count=count)
+    mode = _OffloadMode(device, run, _Names(model), flush_limit, watcher, count=count)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:
         # Dynamo does not compile under a dispatch mode, and without this would not retry functions after the block.
@@ -134,14 +134,14 @@ def _offload(
         stack.callback(steps.end)
         mode.names.begin()
         stack.callback(mode.names.end)
-        if threads_too:
-            other = threads.ThreadWatcher(HANDLERS, mode.list_elsewhere)
-            threads.watch(other)
-            stack.callback(threads.unwatch, other)
+        if lists_threads:
+            thread_watcher = threads.ThreadWatcher(HANDLERS, mode.list_other_thread)
+            threads.watch(thread_watcher)
+            stack.callback(threads.unwatch, thread_watcher)
         stack.enter_context(mode)
         yield run
-    if flush_limit is not None and mode.elsewhere:
-        raise OffloadError(str(mode.elsewhere[0]))
+    if flush_limit is not None and mode.missed_by_threads:
+        raise OffloadError(str(mode.missed_by_threads[0]))
 
 
 class _Names(Names):
@@ -153,7 +153,7 @@ class _Names(Names):
         return f"{kind} {'x'.join(map(str, operand.shape))}"
 
 
-class _Mode(TorchDispatchMode):
+class _OffloadMode(TorchDispatchMode):
     """Dispatch mode that receives every operation of this thread and of its backward passes."""
 
     def __init__(
@@ -168,7 +168,7 @@ class _Mode(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.names, self.roles = names, Roles()
-        self.elsewhere: list[Missed] = []
+        self.missed_by_threads: list[Missed] = []
         self._device, self._run, self._watcher, self._count = device, run, watcher, count
         self._flush_limit = flush_limit  # None: not strict
         self._process, self._thread = os.getpid(), threading.get_ident()
@@ -188,7 +188,7 @@ class _Mode(TorchDispatchMode):
             with threads.excluded():
                 result = func(*args, **keywords)
                 if name not in operators.COPIES:
-                    self.list_elsewhere(Call(func, args, keywords, result, name=name))
+                    self.list_other_thread(Call(func, args, keywords, result, name=name))
             return result
         if name in operators.COPIES:
             result = func(*args, **keywords)
@@ -211,9 +211,9 @@ class _Mode(TorchDispatchMode):
             result, reason = None, ""
             try:
                 if call.name not in HANDLERS:
-                    raise UnfitError("no program for it")
-                if (why := call.unfit) is not None:
-                    raise UnfitError(f"tensors are {why}")
+                    raise UnfitError("no program for this operation")
+                if (unfit := call.unfit) is not None:
+                    raise UnfitError(f"tensors are {unfit}")
                 result = HANDLERS[call.name](self, call)
             except UnfitError as error:
                 reason = str(error)
@@ -226,13 +226,13 @@ class _Mode(TorchDispatchMode):
 
     def _run_in_pytorch(self, call: Call, reason: str) -> Any:
         """Run an operation in PyTorch, and list it, unless the products that it consists of are listed."""
-        before = self._listed
+        listed_before = self._listed
         if call.name in HANDLERS:
             call.result = call.func(*call.args, **call.kwargs)
         else:
             with self:
                 call.result = call.func.redispatch(_keys_below(call), *call.args, **call.kwargs)
-        if before == self._listed:
+        if listed_before == self._listed:
             self._miss(self.names.place, call.name, reason, count_macs(call))
         return call.result
 
@@ -261,20 +261,22 @@ class _Mode(TorchDispatchMode):
         self.names.end()
         self.names.begin()
 
-    def list_elsewhere(self, call: Call) -> None:
+    def list_other_thread(self, call: Call) -> None:
         """List an operation that another thread has run."""
         if any(tensor.is_meta for tensor in call.tensors) or any(tensor.numel() == 0 for tensor in call.tensors):
             return
         with self._lock:
-            self._miss(self.names.place, call.name, "another thread than the device's", count_macs(call), here=False)
+            self._miss(
+                self.names.place, call.name, "a thread other than the device's", count_macs(call), on_this_thread=False
+            )
 
-    def _miss(self, layer: str, operation: str, reason: str, macs: int | None, *, here: bool = True) -> None:
+    def _miss(self, layer: str, operation: str, reason: str, macs: int | None, *, on_this_thread: bool = True) -> None:
         missed = Missed(step=self._run.steps, layer=layer, operation=operation, reason=reason, macs=macs)
         self._run.missed.append(missed)
-        if here:
+        if on_this_thread:
             self._listed += 1
         else:
-            self.elsewhere.append(missed)
+            self.missed_by_threads.append(missed)
         if self._flush_limit is not None:
             raise OffloadError(str(missed))
 

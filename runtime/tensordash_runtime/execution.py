@@ -18,15 +18,15 @@ from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Geometry
 
 from .backends import Backend
-from .counting import NOT_COUNTED, Counted, counted
+from .counting import NOT_COUNTED, CycleCount, count_cycles
 from .errors import NoRoomError
-from .jobs import DeviceJob, Done, Executed, Ran, random_key
+from .jobs import BackendResult, DeviceJob, DeviceResult, ExecutedOperation, random_key
 from .nonfinite import insert_results, non_finite_results
 from .operands import Operand, RoundedOperand, Scaling, scaling_limit
-from .output import finished, fitting_bias, output_values, scaled_integers
+from .output import finish_results, fit_bias, output_values, scale_integers
 from .scaled import scaled_non_zeros
-from .sides import chosen_rows, possible_rows, requested_rows
-from .values import FLOAT32, INT32, like
+from .sides import choose_rows, possible_rows, requested_rows
+from .values import FLOAT32, INT32, convert_like
 
 __all__ = ["Execution", "operand_types", "require_operand_formats"]
 
@@ -80,13 +80,13 @@ class Execution:
     row_side : str, optional
         The operand on the row side.
     number : int
-        Number of operations that the device ran before.
+        Number of operations that the device has run before this one.
     seed : int, optional
         The user's seed of stochastic rounding.
     toward_zero : bool
         Whether results of the operand type are rounded toward zero.
     count : bool
-        Whether to count the tile's cycles, and to choose the row side by them where results do not depend on it.
+        Whether to count the tile's cycles. The counts choose the row side if results do not depend on that choice.
     weight_block_height : int
         With scales: number of vectors of W that share the scales of their blocks.
     """
@@ -130,7 +130,7 @@ class Execution:
 
     def run(
         self, tensors: Mapping[str, Operand], *, fp32: bool, bias: Any, relu: bool, mask: Any, scale: int = 0
-    ) -> Done:
+    ) -> DeviceResult:
         """Run the operation on operands of the right shapes.
 
         Raises
@@ -139,14 +139,14 @@ class Execution:
             See `Device.contract`.
         """
         operands = {name: tensors[name] for name in self.pair}
-        kinds = {name: each.kind for name, each in operands.items()}
-        possible = possible_rows(operand_types(self.tile), kinds, scaled=self.has_scales)
+        types = {name: each.kind for name, each in operands.items()}
+        possible = possible_rows(operand_types(self.tile), types, scaled=self.has_scales)
         possible = requested_rows(self.tile, self.operation, possible, self.row_side)
-        as_fp32 = fp32 or FLOAT32 in kinds.values()
+        as_fp32 = fp32 or FLOAT32 in types.values()
         self._check_scale(scale, as_fp32)
         # Random bits depend on the row side and on the tiling: counts of zeros must not choose them.
         has_random_bits = self.seed is not None and not as_fp32 and not self.has_scales
-        rows, counts = self._rows(operands, possible[:1] if has_random_bits else possible)
+        rows, counts = self._choose_rows(operands, possible[:1] if has_random_bits else possible)
         problem = Problem(
             layer=self.layer,
             operation=self.operation,
@@ -161,18 +161,18 @@ class Execution:
             relu=relu,
             mask=mask is not None,
         )
-        fused = output_values(self.config, self.geometry, problem, bias, mask, kinds.values())
+        fused = output_values(self.config, self.geometry, problem, bias, mask, types.values())
         self._require_room(problem)
         rounded = self._round(operands, rows)
-        special, checks = self._non_finite_results(operands, rounded)
-        is_float32 = FLOAT32 in kinds.values()
-        problem, bits, ran = self._run_job(problem, rounded, fused, scale, is_float32=is_float32)
+        non_finite, checks = self._non_finite_results(operands, rounded)
+        is_float32 = FLOAT32 in types.values()
+        problem, bits, backend_result = self._run_job(problem, rounded, fused, scale, is_float32=is_float32)
         fmt = FP32 if problem.fp32 else self.tile.a_format
-        if special is not None:
+        if non_finite is not None:
             assert not isinstance(fmt, IntegerFormat)
-            bits = insert_results(bits, special, fmt, bias=fused.get("bias"), relu=relu, mask=fused.get("mask"))
+            bits = insert_results(bits, non_finite, fmt, bias=fused.get("bias"), relu=relu, mask=fused.get("mask"))
         result = geometry_values(self.geometry, RESULTS[self.operation], bits)
-        executed = Executed(
+        executed = ExecutedOperation(
             geometry=self.geometry,
             problem=problem,
             number=self.number,
@@ -180,13 +180,13 @@ class Execution:
             dense=counts.dense,
             speedup=counts.speedup,
             flushed_speedup=self._flushed_speedup(operands, rounded, rows, counts.speedup),
-            cycles=ran.cycles,
-            traffic=ran.traffic,
+            cycles=backend_result.cycles,
+            traffic=backend_result.traffic,
             checks=checks,
         )
-        kind_of_sums = INT32 if self.has_integers and not is_float32 else FLOAT32
-        kind = kind_of_sums if problem.fp32 else TENSOR_TYPES[fmt.name]
-        return Done(result=like(operands[self.pair[0]].tensor, result, kind), executed=executed)
+        sum_type = INT32 if self.has_integers and not is_float32 else FLOAT32
+        result_type = sum_type if problem.fp32 else TENSOR_TYPES[fmt.name]
+        return DeviceResult(result=convert_like(operands[self.pair[0]].tensor, result, result_type), executed=executed)
 
     def _check_scale(self, scale: int, as_fp32: bool) -> None:
         """Check that results can be scaled."""
@@ -197,26 +197,24 @@ class Execution:
         if scale and not (isinstance(self.config, CoreConfig) and self.config.scale):
             raise ValueError(f"scale must be 0 unless the device is a core with core.scale = true, not {scale}")
 
-    # Operands
-
-    def _rows(self, operands: Mapping[str, Operand], possible: list[str]) -> tuple[str, Counted]:
+    def _choose_rows(self, operands: Mapping[str, Operand], possible: list[str]) -> tuple[str, CycleCount]:
         """Return the operand on the row side and its cycles; without counting, the first possible operand."""
         if not self.count:
             return possible[0], NOT_COUNTED
         nonzero = {name: each.non_zeros for name, each in operands.items()}
-        return chosen_rows(self.tile, self.geometry, self.operation, possible, nonzero)
+        return choose_rows(self.tile, self.geometry, self.operation, possible, nonzero)
 
-    def _format(self, name: str, rows: str) -> Format:
+    def _side_format(self, name: str, rows: str) -> Format:
         return self.tile.b_format if name == rows else self.tile.a_format
 
     def _round(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
         if self.has_scales:
             return self._quantise(operands, rows)
-        reduced = -(-self.geometry.macs // int(np.prod(self.geometry.shapes[RESULTS[self.operation]])))
-        limit = scaling_limit(self.tile, reduced)
+        reduction_length = -(-self.geometry.macs // int(np.prod(self.geometry.shapes[RESULTS[self.operation]])))
+        limit = scaling_limit(self.tile, reduction_length)
         rounded = {}
         for name, each in operands.items():
-            fmt = self._format(name, rows)
+            fmt = self._side_format(name, rows)
             rounded[name] = each.rounded(fmt, each.exponent(fmt, limit, self.scaling))
         return rounded
 
@@ -254,35 +252,31 @@ class Execution:
             if each.non_zeros is not None:
                 nonzero[name] = each.non_zeros
             elif each.has_other_zeros:
-                nonzero[name] = non_zeros(each.values, self._format(name, rows))
-        return counted(self.geometry, self.operation, nonzero, rows, self.tile).speedup
-
-    # Non-finite values
+                nonzero[name] = non_zeros(each.values, self._side_format(name, rows))
+        return count_cycles(self.geometry, self.operation, nonzero, rows, self.tile).speedup
 
     def _non_finite_results(
         self, operands: Mapping[str, Operand], rounded: Mapping[str, RoundedOperand]
-    ) -> tuple[NDArray[np.float32] | None, tuple[Executed, ...]]:
+    ) -> tuple[NDArray[np.float32] | None, tuple[ExecutedOperation, ...]]:
         """Return infinite and NaN results, in the layer's shape, and the records of the products that found them."""
         if all(each.numbers is None for each in rounded.values()):
             return None, ()
-        checks: list[Executed] = []
+        checks: list[ExecutedOperation] = []
 
         def multiply(geometry: Geometry, arrays: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
             check = replace(self, geometry=geometry, scaling="none", row_side=None, seed=None, toward_zero=False)
             tensors = {name: Operand(name, array) for name, array in arrays.items()}
-            done = check.run(tensors, fp32=True, bias=None, relu=False, mask=None)
-            checks.append(done.executed)
-            result: NDArray[np.float32] = done.result
+            checked = check.run(tensors, fp32=True, bias=None, relu=False, mask=None)
+            checks.append(checked.executed)
+            result: NDArray[np.float32] = checked.result
             return result
 
         numbers = {
             name: operands[name].numbers if each.numbers is None else each.numbers for name, each in rounded.items()
         }
-        special = non_finite_results(self.tile, self.geometry, self.operation, numbers, multiply)
-        placed = layer_values(self.geometry, RESULTS[self.operation], special)
-        return np.ascontiguousarray(placed), tuple(checks)
-
-    # The job
+        results = non_finite_results(self.tile, self.geometry, self.operation, numbers, multiply)
+        in_layer = layer_values(self.geometry, RESULTS[self.operation], results)
+        return np.ascontiguousarray(in_layer), tuple(checks)
 
     def _run_job(
         self,
@@ -292,23 +286,23 @@ class Execution:
         result_scale: int,
         *,
         is_float32: bool,
-    ) -> tuple[Problem, NDArray, Ran]:
+    ) -> tuple[Problem, NDArray, BackendResult]:
         """Run the job; return its problem, the unscaled results in the layer's shape, and the backend's result."""
-        values, power = dict(fused), sum(each.rounding.exponent for each in rounded.values())
+        values, exponent = dict(fused), sum(each.rounding.exponent for each in rounded.values())
         bias, relu = None, False
-        if problem.bias and (power or (self.has_integers and is_float32)):
-            fitting = fitting_bias(self.tile, fused["bias"], power)
-            if fitting is None:
+        if problem.bias and (exponent or (self.has_integers and is_float32)):
+            scaled_bias = fit_bias(self.tile, fused["bias"], exponent)
+            if scaled_bias is None:
                 bias, relu = values.pop("bias"), problem.relu
                 problem = replace(problem, bias=False, relu=False)
             else:
-                values["bias"] = fitting
-        core_scales = isinstance(self.config, CoreConfig) and self.config.scale and -power in DESCRIPTOR_SCALES
+                values["bias"] = scaled_bias
+        core_scales = isinstance(self.config, CoreConfig) and self.config.scale and -exponent in DESCRIPTOR_SCALES
         core_scales &= not self.has_integers  # A descriptor does not scale INT32.
         values |= {
             name: np.ascontiguousarray(layer_values(self.geometry, name, each.values)) for name, each in rounded.items()
         }
-        scale = -power if core_scales else 0
+        scale = -exponent if core_scales else 0
         job = DeviceJob(
             problem=problem,
             values=values,
@@ -318,10 +312,10 @@ class Execution:
             scale=scale + result_scale,
             weight_block_height=self.weight_block_height,
         )
-        ran = self.backend.run(job)
+        result = self.backend.run(job)
         if self.has_integers and is_float32:
-            return problem, finished(scaled_integers(ran.bits, -power), 0, bias, relu=relu), ran
-        return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran
+            return problem, finish_results(scale_integers(result.bits, -exponent), 0, bias, relu=relu), result
+        return problem, finish_results(result.bits, -exponent - scale, bias, relu=relu), result
 
     def _require_room(self, problem: Problem) -> None:
         """Check that operands and result fit into memory; every backend has the same limit."""

@@ -14,7 +14,7 @@ from tensordash_sim.compiler.row_streams import RowStreams
 from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.timing import timing
 
-from .jobs import Executed
+from .jobs import ExecutedOperation
 from .programs import moved_bytes, program_with_record, schedule_of, space_of, tiling_of
 
 __all__ = ["Expectations"]
@@ -68,7 +68,7 @@ class Expectations:
             self._expected[key] = timing(self._config, program.descriptors, speedup=speedup).cycles
         return self._expected[key]
 
-    def observe(self, executed: Executed, non_zeros: NDArray[np.bool_]) -> None:
+    def observe(self, executed: ExecutedOperation, non_zeros: NDArray[np.bool_]) -> None:
         """Store the non-zero positions of an operation's row side, in the layer's shape, for `cycles_of`."""
         packed = np.packbits(non_zeros)
         self._masks[executed.number, executed.problem] = packed
@@ -76,7 +76,7 @@ class Expectations:
         while self._mask_bytes > MAX_MASK_BYTES:
             self._count(next(iter(self._masks)))
 
-    def cycles_of(self, executed: Executed) -> int:
+    def cycles_of(self, executed: ExecutedOperation) -> int:
         """Return the expected cycles of an executed operation, from its own zeros if they were observed."""
         key = executed.number, executed.problem
         if key in self._masks:

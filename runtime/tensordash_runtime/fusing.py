@@ -1,7 +1,7 @@
 """Fuse products with the biases, ReLUs and ReLU masks that follow, for the core's output unit. Needs torch.
 
 Fused operations are in the namespace ``tensordash``. Under `offload`, each is one contraction. If the device cannot run
-one, PyTorch computes its parts one after the other.
+it, PyTorch computes its parts one after the other.
 """
 
 from typing import Any
@@ -63,8 +63,8 @@ def _matmul(bias: Tensor | None, x: Tensor, y: Tensor, relu: bool, mask: Tensor 
     return result if mask is None else ATEN.threshold_backward(result, mask, 0)
 
 
-for _each in (_convolution, _convolution_input, _matmul):
-    _each.register_fake(_each._init_fn)
+for _operation in (_convolution, _convolution_input, _matmul):
+    _operation.register_fake(_operation._init_fn)
 
 
 def fuse(module: GraphModule, config: CoreConfig) -> None:
@@ -93,7 +93,7 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
     module.recompile()
 
 
-def _type(node: Any, config: CoreConfig) -> str:
+def _result_type(node: Any, config: CoreConfig) -> str:
     """Return the type of a node's values if device results can have that type (operand type or float32), else ""."""
     a, b = config.tile.a_format, config.tile.b_format
     allowed = (FLOAT32, *([TENSOR_TYPES[a.name]] if a == b else []))
@@ -101,13 +101,16 @@ def _type(node: Any, config: CoreConfig) -> str:
     return name if name in allowed else ""
 
 
-def _fits(weight: Any, *, transposed: bool) -> bool:
-    """Return whether a convolution can be fused. A transposed one cannot: it runs as a gradient, which has no bias."""
+def _is_fusible(weight: Any, *, transposed: bool) -> bool:
+    """Return whether a convolution can be fused.
+
+    A transposed convolution cannot, because it runs as a gradient, which has no bias.
+    """
     return not transposed and weight.meta["val"].dim() in (3, 4)
 
 
 def _fuse_forward(graph: Graph, node: Any, config: CoreConfig) -> None:
-    if not _type(node, config):
+    if not _result_type(node, config):
         return
     if node.target is ATEN.mm.default:
         bias, fused, arguments = None, torch.ops.tensordash.fused_matmul.default, (None, *node.args)
@@ -117,16 +120,16 @@ def _fuse_forward(graph: Graph, node: Any, config: CoreConfig) -> None:
             return  # The operation has a beta or alpha, or the addend is not one value per column.
     else:
         bias, fused, arguments = node.args[2], torch.ops.tensordash.fused_convolution.default, node.args
-        if not _fits(node.args[1], transposed=node.args[6]):
+        if not _is_fusible(node.args[1], transposed=node.args[6]):
             return
     if bias is not None and not config.bias:
-        return  # A ReLU after an unfused bias cannot be fused, either.
+        return  # A ReLU after an unfused bias cannot be fused either.
     (user,) = node.users if len(node.users) == 1 else (None,)
     relu = config.relu and getattr(user, "target", None) is ATEN.relu.default
     if bias is None and not relu:
         return
-    last = (relu,) if fused is torch.ops.tensordash.fused_convolution.default else (relu, None)
-    _replace(graph, user if user is not None and relu else node, fused, (*arguments, *last))
+    flags = (relu,) if fused is torch.ops.tensordash.fused_convolution.default else (relu, None)
+    _replace(graph, user if user is not None and relu else node, fused, (*arguments, *flags))
 
 
 def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
@@ -137,23 +140,23 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
     if relu.target is not ATEN.relu.default or threshold != 0 or len(grad.users) > 1 or not config.mask:
         return
     result, forward = grad.meta["val"], mask.meta["val"]
-    if _type(grad, config) in ("", FLOAT32) or (forward.dtype, forward.shape) != (result.dtype, result.shape):
+    if _result_type(grad, config) in ("", FLOAT32) or (forward.dtype, forward.shape) != (result.dtype, result.shape):
         return
     if grad.target is ATEN.mm.default:
         _replace(graph, node, torch.ops.tensordash.fused_matmul.default, (None, *grad.args, False, mask))
         return
     if getattr(grad.target, "__name__", "") != "getitem" or grad.args[1] != 0:
         return
-    products = grad.args[0]
-    if products.target is not ATEN.convolution_backward.default:
+    backward = grad.args[0]
+    if backward.target is not ATEN.convolution_backward.default:
         return
-    g, a, w, _, *settings, wanted = products.args
-    if not _fits(w, transposed=settings[3]):
+    g, a, w, _, *settings, output_mask = backward.args
+    if not _is_fusible(w, transposed=settings[3]):
         return
     _replace(graph, node, torch.ops.tensordash.fused_convolution_input.default, (g, a, w, *settings, mask))
     graph.erase_node(grad)
-    products.args = (*products.args[:-1], [False, *wanted[1:]])
-    products.meta["val"] = (None, *products.meta["val"][1:])
+    backward.args = (*backward.args[:-1], [False, *output_mask[1:]])
+    backward.meta["val"] = (None, *backward.meta["val"][1:])
 
 
 def _replace(graph: Graph, node: Node, fused: Any, arguments: tuple[Any, ...]) -> None:

@@ -12,7 +12,7 @@ from tensordash_sim.lowering import Geometry
 
 from .operands import Rounding
 
-__all__ = ["DeviceJob", "Done", "Executed", "Ran", "random_key"]
+__all__ = ["BackendResult", "DeviceJob", "DeviceResult", "ExecutedOperation", "random_key"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def random_key(seed: int, operation: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class BackendResult:
     """A backend's result.
 
     Parameters
@@ -74,7 +74,7 @@ class Ran:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executed:
+class ExecutedOperation:
     """Record of an operation that ran.
 
     Parameters
@@ -84,7 +84,7 @@ class Executed:
     problem : Problem
         The problem that ran.
     number : int
-        Number of operations that the device ran before.
+        Number of operations that the device has run before this one.
     operands : mapping of str to Rounding
         Counts of each operand's values before and after rounding.
     dense : int
@@ -95,7 +95,7 @@ class Executed:
         The speedup from all zeros that the device skips, including those that rounding made.
     cycles, traffic : int, optional
         Measured cycles of the core, and measured bytes read from memory and written to it, if any were measured.
-    checks : tuple of Executed
+    checks : tuple of ExecutedOperation
         Records of the products that found the results of non-finite values.
     """
 
@@ -108,10 +108,10 @@ class Executed:
     flushed_speedup: float
     cycles: int | None
     traffic: int | None
-    checks: tuple["Executed", ...] = ()
+    checks: tuple["ExecutedOperation", ...] = ()
 
     @property
-    def counted(self) -> bool:
+    def is_counted(self) -> bool:
         """Whether the tile's cycles were counted."""
         return not math.isnan(self.speedup)
 
@@ -147,8 +147,8 @@ class Executed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class DeviceResult:
     """Result of an operation, an array or a tensor as the operands are, and its record."""
 
     result: Any
-    executed: Executed
+    executed: ExecutedOperation

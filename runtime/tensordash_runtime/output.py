@@ -19,7 +19,7 @@ from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from .values import FLOAT32, INT32, bits_of, plain, type_of
 
-__all__ = ["finished", "fitting_bias", "output_values", "scaled_integers"]
+__all__ = ["finish_results", "fit_bias", "output_values", "scale_integers"]
 
 INT32_BITS = 32
 MAX_BIAS_BITS = 126
@@ -72,7 +72,7 @@ def output_values(
     return values
 
 
-def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray | None:
+def fit_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray | None:
     """Return a bias times ``2**power``, for sums of scaled operands; None if sums cannot hold it exactly.
 
     Parameters
@@ -114,13 +114,13 @@ def _integer_bias(bias: NDArray[np.float32], power: int) -> NDArray[np.int32] | 
     return exact.astype(np.int32) if bool(is_exact.all()) else None
 
 
-def scaled_integers(bits: NDArray, power: int) -> NDArray[np.uint32]:
+def scale_integers(bits: NDArray, power: int) -> NDArray[np.uint32]:
     """Return INT32 results times ``2**power``, rounded to FP32, as FP32 bits."""
     with np.errstate(over="ignore"):
         return np.ldexp(bits.view(np.int32).astype(np.float64), power).astype(np.float32).view(np.uint32)
 
 
-def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, relu: bool) -> NDArray:
+def finish_results(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, relu: bool) -> NDArray:
     """Return FP32 results times ``2**power``, plus a bias, each rounded to nearest, and ReLU.
 
     Parameters

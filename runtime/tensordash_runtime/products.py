@@ -21,7 +21,7 @@ from tensordash_sim.trace.capture.operators import (
 from tensordash_sim.trace.capture.roles import Entry, geometry_of
 
 from .device import Device
-from .jobs import Done
+from .jobs import DeviceResult
 
 __all__ = ["HANDLERS", "Contracting", "Product", "UnfitError"]
 
@@ -58,7 +58,7 @@ class Product(NamedTuple):
     relu: bool = False
     mask: torch.Tensor | None = None
 
-    def run_on(self, device: Device, *, fp32: bool, count: bool) -> Done:
+    def run_on(self, device: Device, *, fp32: bool, count: bool) -> DeviceResult:
         """Run the product with `Device.contract`."""
         more: dict[str, Any] = {"bias": self.bias, "relu": self.relu, "mask": self.mask}
         more |= {"count": count, "layer": self.layer}

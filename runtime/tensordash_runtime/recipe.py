@@ -21,7 +21,7 @@ from tensordash_sim.lowering import MatrixProduct
 from .backends import Emulator
 from .execution import Execution
 from .operands import Operand
-from .values import FLOAT32, like
+from .values import FLOAT32, convert_like
 
 __all__ = ["Recipe", "bf16_tile", "checked_recipe", "default_rounding", "hadamard_matrix", "hadamard_transform"]
 
@@ -189,7 +189,7 @@ class Recipe:
         transformed = {}
         for name, each in tensors.items():
             bits = hadamard_transform(each.array, matrix).view(np.uint32)
-            transformed[name] = Operand(name, like(each.tensor, bits, FLOAT32))
+            transformed[name] = Operand(name, convert_like(each.tensor, bits, FLOAT32))
         samples = -(-geometry.samples // BLOCK) * BLOCK
         return replace(execution, geometry=replace(geometry, samples=samples)), transformed
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .jobs import Executed
+from .jobs import ExecutedOperation
 
 __all__ = ["Contracted", "Missed", "Totals"]
 
@@ -19,14 +19,14 @@ class Contracted:
         The training step, counted from 0.
     layer, operation : str
         Name of the layer, and its operation: AxW, WxG or AxG, or "product" outside of layers.
-    executed : Executed
+    executed : ExecutedOperation
         The operation's record.
     """
 
     step: int
     layer: str
     operation: str
-    executed: Executed
+    executed: ExecutedOperation
 
     @property
     def macs(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from .errors import RoundingError
-from .jobs import Executed
+from .jobs import ExecutedOperation
 from .records import Contracted, Totals
 
 __all__ = ["OperandSums", "operand_sums", "require_rounding", "rounding_warnings"]
@@ -73,14 +73,14 @@ def rounding_warnings(sums: Mapping[Key, OperandSums], totals: Totals) -> Iterat
         yield f"warning: {totals.non_finite:,} of {totals.contractions:,} contractions had non-finite operands"
 
 
-def require_rounding(layer: str, operation: str, executed: Executed, flush_limit: float) -> None:
+def require_rounding(layer: str, operation: str, executed: ExecutedOperation, flush_limit: float) -> None:
     """Check that rounding lost no more of a contraction's operands than allowed.
 
     Parameters
     ----------
     layer, operation : str
         Names of the layer and its operation, for the message.
-    executed : Executed
+    executed : ExecutedOperation
         The contraction.
     flush_limit : float
         Share of an operand's non-zero values that rounding may make zero.

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .device import Device
-from .jobs import Executed
+from .jobs import ExecutedOperation
 from .page import write_page
 from .records import Contracted, Missed, Totals
 from .rounding_summary import operand_sums, rounding_warnings
@@ -65,7 +65,7 @@ class Run:
         """Return the cycles of a contraction on the core, if it also skips the zeros that rounding made."""
         return self._core_cycles(each.executed, each.executed.flushed_speedup)
 
-    def _core_cycles(self, executed: Executed, speedup: float) -> int:
+    def _core_cycles(self, executed: ExecutedOperation, speedup: float) -> int:
         """Return the cycles of a contraction and its checks for a speedup of the tile."""
         expected = self.device.expectations
         checks = sum(self._core_cycles(check, check.speedup) for check in executed.checks)
@@ -84,7 +84,7 @@ class Run:
         """Return the bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
         return self._traffic(each.executed)
 
-    def _traffic(self, executed: Executed) -> int:
+    def _traffic(self, executed: ExecutedOperation) -> int:
         checks, expected = sum(map(self._traffic, executed.checks)), self.device.expectations
         if executed.traffic is not None or expected is None:
             return checks + (executed.traffic or 0)
@@ -93,7 +93,7 @@ class Run:
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Return sums over all contractions, or over the chosen ones."""
         contractions = self.contractions if chosen is None else list(chosen)
-        counted = [each for each in contractions if each.executed.counted]
+        counted = [each for each in contractions if each.executed.is_counted]
         cycles = [self.cycles(each) for each in counted]
         macs = sum(each.macs for each in contractions)
         return Totals(
@@ -219,7 +219,7 @@ class Run:
         """Return a JSON document with the device, totals, every contraction and every missed operation."""
         contractions = []
         for each in self.contractions:
-            counted = each.executed.counted
+            counted = each.executed.is_counted
             cycles, dense = self.cycles(each) if counted else (None, None)
             contractions.append(
                 {

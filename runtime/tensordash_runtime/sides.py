@@ -11,10 +11,10 @@ from tensordash.configuration.numerics import Fused
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.lowering import Geometry
 
-from .counting import Counted, counted_sides
+from .counting import CycleCount, count_cycles_by_side
 from .values import FLOAT32
 
-__all__ = ["chosen_rows", "fixed_rows", "possible_rows", "requested_rows"]
+__all__ = ["choose_rows", "fixed_rows", "possible_rows", "requested_rows"]
 
 
 def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: bool) -> list[str]:
@@ -84,13 +84,13 @@ def fixed_rows(tile: TileConfig, operation: str) -> str | None:
     return second if first == "G" and b.exponent_bits < a.exponent_bits else first
 
 
-def chosen_rows(
+def choose_rows(
     tile: TileConfig,
     geometry: Geometry,
     operation: str,
     possible: list[str],
     non_zeros: Mapping[str, NDArray[np.bool_]],
-) -> tuple[str, Counted]:
+) -> tuple[str, CycleCount]:
     """Return the operand that costs the tile the fewest cycles; in a tie, the operand with more zeros, or the first.
 
     Parameters
@@ -110,12 +110,12 @@ def chosen_rows(
     -------
     str
         The operand.
-    Counted
+    CycleCount
         Its cycles.
     """
     if len(possible) > 1:
         possible = sorted(possible, key=lambda name: non_zeros[name].mean())
-    counts = counted_sides(geometry, operation, non_zeros, possible, tile)
+    counts = count_cycles_by_side(geometry, operation, non_zeros, possible, tile)
     rows = min(possible, key=lambda name: round(counts[name].cycles))
     return rows, counts[rows]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.formats import Format
 from tensordash_sim.emulator import encode
 
-__all__ = ["FLOAT32", "INT32", "bits_of", "like", "plain", "type_of"]
+__all__ = ["FLOAT32", "INT32", "bits_of", "convert_like", "plain", "type_of"]
 
 FLOAT32 = "float32"
 INT32 = "int32"
@@ -74,7 +74,7 @@ def bits_of(array: NDArray, fmt: Format) -> NDArray:
     return encode(np.ascontiguousarray(array), fmt)
 
 
-def like(template: Any, bits: NDArray, kind: str) -> Any:
+def convert_like(template: Any, bits: NDArray, kind: str) -> Any:
     """Return bit patterns as an array, or as a tensor on the template's PyTorch device.
 
     Parameters

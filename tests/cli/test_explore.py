@@ -47,7 +47,7 @@ def test_finds_simulates_and_resumes(tmp_path: Path, capsys):
         ("--rows 99", "'--rows': must be integers from 1 to 16, separated by commas, not '99'"),
         ("--columns 0", "'--columns': must be integers from 1 to 16, separated by commas, not '0'"),
         ("--sources 43", "'--sources': must be integers from 2 to 42, separated by commas, not '43'"),
-        ("--sources 42 --depth 2", "--sources must be at most 5 for these lanes and depths, and of a ring a multiple"),
+        ("--sources 42 --depth 2", "--sources must be at most 5 for these lanes and depths, and for a ring a multiple"),
         ("--rows 2 --set tile.out_rows=4", "2x4: tile.out_rows must be an integer from 1 to 2, not 4"),
     ],
 )

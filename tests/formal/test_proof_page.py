@@ -15,7 +15,7 @@ def test_pages_have_the_counts_and_the_texts_of_the_proofs(bench: ModuleType) ->
     results = import_module("common").load_figures(bench.RESULTS)
     assert bench.PAGE.read_text(encoding="utf-8") == bench.rendered("proofs", results) + "\n", HOW
     summary = bench.SUMMARY_PAGE.read_text(encoding="utf-8")
-    assert summary == bench.written(summary, results), HOW
+    assert summary == bench.fill_page(summary, results), HOW
 
 
 def test_counts_of_the_papers_tile(bench: ModuleType) -> None:

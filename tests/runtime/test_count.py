@@ -136,8 +136,8 @@ def test_infinities(operand: str) -> None:
         counted, plain = (device.contract(layer, "AxW", operands, count=count) for count in (True, False))
     assert np.array_equal(counted.result.view(np.uint32), plain.result.view(np.uint32))
     assert np.isnan(plain.result).sum() == 1
-    assert not plain.executed.counted
-    assert not any(each.counted for each in plain.executed.checks)
+    assert not plain.executed.is_counted
+    assert not any(each.is_counted for each in plain.executed.checks)
 
 
 def test_a_run_has_no_cycles(tmp_path: Path) -> None:

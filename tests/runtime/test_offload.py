@@ -198,7 +198,10 @@ CASES: list[tuple[Callable[[], Any], str]] = [
     (lambda: torch.ones(2, 2).double() @ torch.ones(2, 2).double(), "both be float32, or float16 and float16, not A"),
     (lambda: torch.ones(2, 2).int() @ torch.ones(2, 2).int(), "not A int32 and W int32"),
     (lambda: nn.Conv3d(1, 1, 2)(torch.ones(1, 1, 3, 3, 3)), "aten::convolution .* a convolution in 3 dimensions"),
-    (lambda: torch.cdist(torch.ones(2, 3), torch.ones(2, 3), p=1.0), "aten::_cdist_forward .* no program for it"),
+    (
+        lambda: torch.cdist(torch.ones(2, 3), torch.ones(2, 3), p=1.0),
+        "aten::_cdist_forward .* no program for this operation",
+    ),
     (lambda: torch.ones(2, 2, dtype=torch.complex64) @ torch.ones(2, 2, dtype=torch.complex64), "complex64"),
     (lambda: torch.sparse.mm(torch.eye(2).to_sparse(), torch.ones(2, 2)), "tensors are sparse_coo"),
     (lambda: F.conv2d(torch.ones(1, 1, 1, 9), torch.ones(1, 1, 1, 2), stride=5), r"stride\[1\] must be"),

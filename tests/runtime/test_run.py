@@ -12,7 +12,7 @@ from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import Device, Run, offload
-from tensordash_runtime.counting import counted
+from tensordash_runtime.counting import count_cycles
 from tensordash_sim.cycles import count
 from tensordash_sim.lowering import MatrixProduct
 
@@ -97,11 +97,11 @@ def test_the_speedup_is_the_cycle_simulators() -> None:
         masks = {name: random.random(layer.shapes[name]) < share for name, share in (("A", 0.4), ("W", 0.9))}
         streams = [np.pad(rows, ((0, 0), (0, 2))).reshape(4, 13, 4) for rows in masks["A"][0].reshape(-1, 4, 50)]
         expected = count(streams, config)
-        found = counted(layer, "AxW", masks, "A", config)
+        found = count_cycles(layer, "AxW", masks, "A", config)
         assert found.dense == expected.steps
         assert found.speedup == pytest.approx(expected.speedup, rel=1e-9 if exactly else 0.03)
-        assert counted(layer, "AxW", masks, "W", config).speedup < 1.3
-        assert counted(layer, "AxW", masks, "A", config.baseline).speedup == 1
+        assert count_cycles(layer, "AxW", masks, "W", config).speedup < 1.3
+        assert count_cycles(layer, "AxW", masks, "A", config.baseline).speedup == 1
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 
 from tensordash_runtime import Device, DeviceError
 from tensordash_runtime.compare import DifferenceError, comparison
-from tensordash_runtime.jobs import Done
+from tensordash_runtime.jobs import DeviceResult
 from tensordash_runtime.products import Product
 from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
@@ -168,7 +168,7 @@ def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None)
         compared: list[tuple[int, int]] = []
         same = comparison(verilog)
 
-        def watcher(product: Product, done: Done) -> None:
+        def watcher(product: Product, done: DeviceResult) -> None:
             ran = same(product, done)
             assert ran.executed.cycles is not None
             compared.append((ran.executed.cycles, round(ran.executed.dense / ran.executed.speedup)))

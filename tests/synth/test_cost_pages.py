@@ -31,7 +31,7 @@ def results(bench: ModuleType) -> dict:
 
 def test_pages_say_what_was_measured(bench, pages, results):
     for page, text in pages.items():
-        assert bench.written(text, results) == text, f"{page}: {HOW}"
+        assert bench.fill_page(text, results) == text, f"{page}: {HOW}"
 
 
 def test_every_region_has_its_place(pages):
@@ -44,7 +44,7 @@ def test_another_figure_is_another_page(bench, pages, results):
     changed = json.loads(json.dumps(results))
     changed["paper"]["components"]["total"]["tensordash_ge"] += 160
     changed["numerics"]["table"] += "!"
-    differ = {page for page, text in pages.items() if bench.written(text, changed) != text}
+    differ = {page for page, text in pages.items() if bench.fill_page(text, changed) != text}
     assert differ == {"docs/cost.md", "docs/cost-tables.md"}
 
 

@@ -9,11 +9,11 @@ HOW = "run python bench/fpga.py"
 
 def test_the_page_says_what_was_placed(bench: ModuleType) -> None:
     text = bench.PAGE.read_text(encoding="utf-8")
-    assert bench.written(text, bench.cached_results()) == text, HOW
+    assert bench.fill_page(text, bench.cached_results()) == text, HOW
     changed = json.loads(json.dumps(bench.cached_results()))
     for found in changed.values():
         found["fpga"]["tensordash"]["clock_mhz"] += 1
-    assert bench.written(text, changed) != text
+    assert bench.fill_page(text, changed) != text
 
 
 def test_what_was_placed_are_these_designs(bench: ModuleType) -> None:

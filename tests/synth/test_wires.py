@@ -37,10 +37,12 @@ def grown(gates, library, lef, placed) -> Grown:
     return grow(gates, library, lef, placed, LOAD)
 
 
-def timing(gates: GateNetlist, library, lef, placed: Placed, folder: Path, load: WireLoad, scale: float = 1) -> Timing:
+def measure_with_wires(
+    gates: GateNetlist, library, lef, placed: Placed, folder: Path, load: WireLoad, scale: float = 1
+) -> Timing:
     pins = pin_table(gates, library, lef)
-    at = scale * placed.pins_um(pins)
-    commands = annotations(pins, at, wires(pins, at, load), len(gates.cells))
+    positions = scale * placed.pins_um(pins)
+    commands = annotations(pins, positions, wires(pins, positions, load), len(gates.cells))
     return measure_timing(gates, library, PERIOD, folder, commands)
 
 
@@ -72,14 +74,14 @@ def test_lengths() -> None:
 
 def test_capacitance_of_a_net_of_four_pins() -> None:
     """Half the perimeter is 10 + 5 um. The wire is 1.0828 times as long (RISA), with 0.1774 fF per um."""
-    none = np.zeros(4)
+    zero_loads = np.zeros(4)
     pins = PinTable(
         nets=np.zeros(4, int),
         places=np.arange(4),
         names=["A"] * 4,
         offsets=np.zeros((4, 2)),
-        loads=none,
-        drives=none > 0,
+        loads=zero_loads,
+        drives=zero_loads > 0,
         clocks=np.array([False]),
         ports=0,
     )
@@ -92,14 +94,16 @@ def test_capacitance_of_a_net_of_four_pins() -> None:
 @needs_opensta
 def test_longer_wires_take_longer(gates, library, lef, placed, tmp_path: Path) -> None:
     by_fanout = measure_timing(gates, library, PERIOD, tmp_path)
-    periods = [timing(gates, library, lef, placed, tmp_path, LOAD, scale).period_ns for scale in (0, 1, 2, 4)]
-    none = timing(gates, library, lef, placed, tmp_path, NO_WIRE).period_ns
-    assert periods[0] == pytest.approx(none), "wires of length 0 have no effect"
-    assert by_fanout.period_ns > none, "without commands, OpenSTA uses the library's wire load"
+    periods = [
+        measure_with_wires(gates, library, lef, placed, tmp_path, LOAD, scale).period_ns for scale in (0, 1, 2, 4)
+    ]
+    unloaded = measure_with_wires(gates, library, lef, placed, tmp_path, NO_WIRE).period_ns
+    assert periods[0] == pytest.approx(unloaded), "wires of length 0 have no effect"
+    assert by_fanout.period_ns > unloaded, "without commands, OpenSTA uses the library's wire load"
     assert periods == sorted(periods)
     assert periods[-1] > 1.1 * periods[0]
     resistive = replace(LOAD, ohm_per_um=100 * LOAD.ohm_per_um)
-    assert timing(gates, library, lef, placed, tmp_path, resistive).period_ns > periods[1]
+    assert measure_with_wires(gates, library, lef, placed, tmp_path, resistive).period_ns > periods[1]
     slower = measure_timing(gates, library, 3 * PERIOD, tmp_path)
     assert slower.period_ns == pytest.approx(by_fanout.period_ns, abs=1e-6), (
         "the result does not depend on the clock of the measurement"
@@ -108,10 +112,10 @@ def test_longer_wires_take_longer(gates, library, lef, placed, tmp_path: Path) -
 
 @needs_placer
 @needs_opensta
-def test_delay_of_an_input_is_what_it_is_told(gates, library, lef, placed, tmp_path: Path) -> None:
+def test_annotated_delay_of_an_input_counts(gates, library, lef, placed, tmp_path: Path) -> None:
     pins = pin_table(gates, library, lef)
-    at = placed.pins_um(pins)
-    commands = annotations(pins, at, wires(pins, at, LOAD), len(gates.cells))
+    positions = placed.pins_um(pins)
+    commands = annotations(pins, positions, wires(pins, positions, LOAD), len(gates.cells))
     before = measure_timing(gates, library, PERIOD, tmp_path, commands)
     last = before.cells[-1]
     lines = commands.splitlines()
@@ -128,13 +132,15 @@ def test_power_of_wires_is_half_of_capacitance_times_voltage_squared(
 ) -> None:
     """OpenSTA adds this energy for each toggle. Only switching power changes much."""
     pins = pin_table(gates, library, lef)
-    at = placed.pins_um(pins)
-    found = wires(pins, at, LOAD)
-    commands = annotations(pins, at, found, len(gates.cells), inputs="s{}/Q", outputs=False)
+    positions = placed.pins_um(pins)
+    found = wires(pins, positions, LOAD)
+    commands = annotations(pins, positions, found, len(gates.cells), inputs="s{}/Q", outputs=False)
     toggles = Toggles(activity=np.full(gates.nets, 0.5), duty=np.full(gates.nets, 0.5))
     (tmp_path / "cells.lib").symlink_to(library.path.resolve())
-    nothing = annotations(pins, at, wires(pins, at, NO_WIRE), len(gates.cells), inputs="s{}/Q", outputs=False)
-    (without,) = opensta_power(gates, [toggles], "top", PERIOD, tmp_path, nothing)
+    no_wires = annotations(
+        pins, positions, wires(pins, positions, NO_WIRE), len(gates.cells), inputs="s{}/Q", outputs=False
+    )
+    (without,) = opensta_power(gates, [toggles], "top", PERIOD, tmp_path, no_wires)
     (with_wires,) = opensta_power(gates, [toggles], "top", PERIOD, tmp_path, commands)
     outputs = ("Z", "ZN", "Q")
     driven = {net for cell in gates.cells for name, net in cell.pins.items() if name in outputs and net != gates.clock}
@@ -152,26 +158,26 @@ def test_ladders(library, lef) -> None:
     assert "BUF_X32" in {cell.name for cell in found["CLKBUF_X1"]}
 
 
-def overloaded(grown_gates: GateNetlist, library, lef, placed: Placed, load: WireLoad) -> list[int]:
+def find_overloaded_nets(gates: GateNetlist, library, lef, placed: Placed, load: WireLoad) -> list[int]:
     """Return nets, except clocks, whose driver is overloaded although a stronger cell exists."""
-    pins = pin_table(grown_gates, library, lef)
+    pins = pin_table(gates, library, lef)
     total = pins.loads_ff + wires(pins, placed.pins_um(pins), load).ff
     cells, ladder = {cell.name: cell for cell in library.cells}, ladders(library, lef)
-    found = []
-    for cell in grown_gates.cells:
-        strong = min(cells[cell.kind].outputs.values())
+    overloaded = []
+    for cell in gates.cells:
+        max_load = min(cells[cell.kind].outputs.values())
         for name in cells[cell.kind].outputs:
             net = cell.pins.get(name, 0)
-            loaded = net > 1 and pins.counts[net] > 1 and not pins.clocks[net]
-            if loaded and total[net] > strong * LOAD_SHARE and cell.kind != ladder[cell.kind][-1].name:
-                found.append(net)
-    return found
+            has_loads = net > 1 and pins.counts[net] > 1 and not pins.clocks[net]
+            if has_loads and total[net] > max_load * LOAD_SHARE and cell.kind != ladder[cell.kind][-1].name:
+                overloaded.append(net)
+    return overloaded
 
 
 @needs_placer
-def test_cells_grow_for_what_they_drive(gates, library, lef, placed, grown) -> None:
-    assert overloaded(gates, library, lef, placed, LOAD), "some drivers are overloaded"
-    assert overloaded(grown.gates, library, lef, grown.near, LOAD) == []
+def test_cells_grow_with_their_loads(gates, library, lef, placed, grown) -> None:
+    assert find_overloaded_nets(gates, library, lef, placed, LOAD), "some drivers are overloaded"
+    assert find_overloaded_nets(grown.gates, library, lef, grown.near, LOAD) == []
     assert grown.stronger > 0
     assert grown.buffers > 0
     assert len(grown.gates.cells) == len(gates.cells) + grown.buffers
@@ -185,32 +191,37 @@ def test_cells_grow_for_what_they_drive(gates, library, lef, placed, grown) -> N
     assert [cell.kind for cell in repeated.gates.cells] == [cell.kind for cell in grown.gates.cells]
 
 
-def same(one: GateNetlist, other: GateNetlist, library, folder: Path, steps: int = 40) -> bool:
+def port_nets(gates: GateNetlist, direction: str) -> list[int]:
+    """Return the nets of all ports of a direction."""
+    return [int(net) for port_direction, nets in gates.ports.values() if port_direction == direction for net in nets]
+
+
+def have_same_outputs(first: GateNetlist, second: GateNetlist, library, folder: Path, steps: int = 40) -> bool:
     """Return whether both netlists have the same outputs on random inputs."""
     simulations = []
-    for name, gates in (("one", one), ("other", other)):
+    for name, gates in (("first", first), ("second", second)):
         (folder / name).mkdir()
         text = timing_verilog(gates)
         simulations.append(GateSimulation(read_netlist(text, "placed", library, folder / name)))
-    bits = {way: [int(n) for w, nets in one.ports.values() if w == way for n in nets] for way in ("input", "output")}
-    after = [int(n) for w, nets in other.ports.values() if w == "output" for n in nets]
+    inputs, first_outputs = (port_nets(first, direction) for direction in ("input", "output"))
+    second_outputs = port_nets(second, "output")
     random = Random(1)
     for _ in range(steps):
-        inputs = {f"i{net}": random.getrandbits(1) for net in bits["input"] if net != one.clock and net > 1}
-        seen = []
-        for simulation, outputs in zip(simulations, (bits["output"], after), strict=True):
-            simulation.drive(**inputs, clk=0)
+        values = {f"i{net}": random.getrandbits(1) for net in inputs if net != first.clock and net > 1}
+        results = []
+        for simulation, outputs in zip(simulations, (first_outputs, second_outputs), strict=True):
+            simulation.drive(**values, clk=0)
             finish(simulation.settle())
-            seen.append([simulation.read(f"o{net}") for net in outputs if net > 1])
+            results.append([simulation.read(f"o{net}") for net in outputs if net > 1])
             finish(simulation.tick())
-        if seen[0] != seen[1]:
+        if results[0] != results[1]:
             return False
     return True
 
 
 @needs_placer
-def test_what_has_grown_does_the_same(gates, library, grown, tmp_path: Path) -> None:
-    assert same(gates, grown.gates, library, tmp_path)
+def test_grown_netlist_has_the_same_function(gates, library, grown, tmp_path: Path) -> None:
+    assert have_same_outputs(gates, grown.gates, library, tmp_path)
 
 
 @needs_placer
@@ -220,19 +231,19 @@ def test_a_buffer_on_another_net_is_found(gates, library, grown, tmp_path: Path)
     (source, net), (result, driven_net) = buffer.pins.items()
     elsewhere = next(cell.pins["Q"] for cell in cells if cell.kind.startswith("DFF") and cell.pins.get("Q", net) != net)
     cells[len(gates.cells)] = replace(buffer, pins={source: elsewhere, result: driven_net})
-    assert not same(gates, replace(grown.gates, cells=cells), library, tmp_path)
+    assert not have_same_outputs(gates, replace(grown.gates, cells=cells), library, tmp_path)
 
 
 @needs_placer
 @needs_opensta
-def test_growing_helps(gates, library, lef, placed, grown, tmp_path: Path) -> None:
-    before = timing(gates, library, lef, placed, tmp_path, LOAD).period_ns
-    assert timing(grown.gates, library, lef, grown.near, tmp_path, LOAD).period_ns < before
+def test_growth_shortens_the_period(gates, library, lef, placed, grown, tmp_path: Path) -> None:
+    before = measure_with_wires(gates, library, lef, placed, tmp_path, LOAD).period_ns
+    assert measure_with_wires(grown.gates, library, lef, grown.near, tmp_path, LOAD).period_ns < before
 
 
 @needs_placer
 @needs_opensta
-def test_memories_stand_around_a_core(library, lef, tmp_path: Path) -> None:
+def test_memories_are_placed_around_a_core(library, lef, tmp_path: Path) -> None:
     gates = read_netlist(MEMORY + TOP, "tensordash_core", library, tmp_path)
     pins, widths = pin_table(gates, library, lef), cell_sites(gates, lef)
     assert pins.ports == sum(int((nets > 1).sum()) for _, nets in gates.ports.values()) - 1, "all but the clock"
@@ -242,7 +253,7 @@ def test_memories_stand_around_a_core(library, lef, tmp_path: Path) -> None:
     (inverter,) = gates.cells
     assert found.length_um[inverter.pins["A"]] > 0
     commands = annotations(pins, placed.pins_um(pins), found, len(gates.cells))
-    near, far = (measure_timing(gates, library, PERIOD, tmp_path, text).period_ns for text in (commands[:0], commands))
+    near, far = (measure_timing(gates, library, PERIOD, tmp_path, text).period_ns for text in ("", commands))
     assert 0 < near < far
 
 

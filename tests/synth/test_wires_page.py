@@ -12,4 +12,6 @@ def test_the_page_has_the_figures(bench: ModuleType) -> None:
     if not bench.RESULTS.exists():
         pytest.skip("not placed since bench/wires.py exists")
     text = bench.PAGE.read_text(encoding="utf-8")
-    assert bench.written(text, import_module("common").load_figures(bench.RESULTS)) == text, "run python bench/wires.py"
+    assert bench.fill_page(text, import_module("common").load_figures(bench.RESULTS)) == text, (
+        "run python bench/wires.py"
+    )

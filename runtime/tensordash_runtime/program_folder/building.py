@@ -13,10 +13,10 @@ from tensordash_sim.compiler.layer import OPERANDS, RESULTS
 from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Convolution, Geometry
 
-from ..counting import counted
+from ..counting import count_cycles
 from ..errors import ProgramFolderError
 from ..programs import space_of
-from ..sides import chosen_rows, fixed_rows
+from ..sides import choose_rows, fixed_rows
 from .execution import compute_product
 from .host_calls import FUNCTIONS, compute_host_call
 from .plan import Call, HostCall, Plan, Product
@@ -113,9 +113,9 @@ class PlanBuilder:
         }
         rows = rows or self.rule(operation)
         if rows is None:
-            rows, found = chosen_rows(self.config.tile, geometry, operation, list(pair), nonzero)
+            rows, found = choose_rows(self.config.tile, geometry, operation, list(pair), nonzero)
         else:
-            found = counted(geometry, operation, nonzero, rows, self.config.tile)
+            found = count_cycles(geometry, operation, nonzero, rows, self.config.tile)
         product = Product(
             name=name,
             geometry=geometry,

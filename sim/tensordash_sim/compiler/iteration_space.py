@@ -23,17 +23,17 @@ SIDES = {"column": "a", "row": "b"}
 
 @dataclass(frozen=True, kw_only=True)
 class BufferPlan:
-    """How a problem uses the buffer.
+    """A problem's share of the buffer.
 
     Parameters
     ----------
     groups : int, optional
-        Number of groups, from group 0 on, for tiles of operands and results; all if left out.
+        Number of groups, from group 0 on, for tiles of operands and results; by default all.
     resident : tuple of (str, int)
         Tensors that are completely in the buffer, "A", "W", "G", "mask" or "result", and their first groups. A result
         overwrites its mask in place, so both are resident or neither.
     loaded : tuple of str
-        Resident tensors that the problem loads. The others are in the buffer before, or the problem computes them.
+        Resident tensors that the problem loads. The others are in the buffer already, or the problem computes them.
     """
 
     groups: int | None = None
@@ -85,8 +85,10 @@ class IterationSpace:
     @property
     def can_turn(self) -> bool:
         """Whether results may be turned: FP32, positions in rows, one group per block, all in order, no bias."""
-        single = all(self.parts(side) == 1 for side in SIDES) and all(phase.x.apart == 1 for phase in self.phases)
-        return self.problem.fp32 and self.position_side == "row" and single and not self.problem.bias
+        has_single_groups = all(self.parts(side) == 1 for side in SIDES) and all(
+            phase.x.apart == 1 for phase in self.phases
+        )
+        return self.problem.fp32 and self.position_side == "row" and has_single_groups and not self.problem.bias
 
     def with_turned_results(self) -> "IterationSpace":
         """Return the space with turned results, or unchanged if they cannot be turned."""
@@ -110,8 +112,8 @@ class IterationSpace:
             return False
         if tensor in ("result", "mask"):
             tile = self.full_result_tile
-            moves, filling = [tile.move], tile.groups - tile.move.groups
-            if filling or self.problem.fp32:
+            moves, padding_groups = [tile.move], tile.groups - tile.move.groups
+            if padding_groups or self.problem.fp32:
                 return False
         else:
             (side,) = (side for side, operand in self.operands.items() if operand.name == tensor)
@@ -160,7 +162,7 @@ class IterationSpace:
         return "column" if self.position_side == "row" else "row"
 
     def parts(self, side: str) -> int:
-        """Groups in a step of a side."""
+        """Return the number of groups in a step of a side."""
         return self.core.parts(SIDES[side])
 
     # Loops
@@ -172,7 +174,7 @@ class IterationSpace:
         return list(self.problem.layer.phases("AxW" if operation == "AxG" else operation))
 
     def dimensions(self, side: str, phase: int = 0) -> tuple[int, ...]:
-        """Return the streams of a side in each of its dimensions, in groups of ports."""
+        """Return the number of streams of a side in each of its dimensions, in groups of ports."""
         return self._dimensions[phase][side]
 
     @cached_property
@@ -194,7 +196,7 @@ class IterationSpace:
         return tuple((0, size) for size in self.reduction)
 
     def steps(self, chunk: tuple[int, ...], phase: int) -> int:
-        """Count the steps of a chunk of the reduction; one step of zeros if the phase has no taps."""
+        """Count the steps of a chunk of the reduction. A phase without taps has one step, of zeros."""
         taps = self.phases[phase].taps
         return prod(chunk) * (1 if self.problem.operation == "AxG" else taps) if taps else 1
 
@@ -250,15 +252,15 @@ class IterationSpace:
     def plan_mask_loads(self, tile: ResultTile) -> list[Move]:
         """Return the loads of the mask of a tile of results, with the layout of the results.
 
-        Padding of streams has a mask, too, since results must not depend on the buffer's previous content.
+        Padding of streams has a mask as well, because results must not depend on the buffer's previous content.
         """
         moves = [replace(tile.move, tensor="mask")]
-        if more := tile.groups - tile.move.groups:
-            moves.append(Move.of("mask", 0, [(more, 0)]))
+        if padding_groups := tile.groups - tile.move.groups:
+            moves.append(Move.of("mask", 0, [(padding_groups, 0)]))
         return moves
 
     def plan_bias_load(self, channels: Box) -> tuple[Move, int]:
-        """Return the load of the biases of a tile's channels, and the channel groups in it before the first channel."""
+        """Return the load of the biases of a tile's channels, and its number of channel groups before the first one."""
         lanes, size = self.core.tile.lanes, self.core.group_bytes // 4
         ((first, stop),) = channels
         begin, end = first * lanes // size, -(-stop * lanes // size)

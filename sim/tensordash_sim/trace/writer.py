@@ -86,13 +86,13 @@ class TraceWriter:
             "version": tensordash.__version__,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self._steps: list[bytes] = []  # Encoded, because each step rewrites the index.
-        self._last = -1
+        self._steps: list[bytes] = []  # Steps are encoded once, because each step rewrites the index.
+        self._last_index = -1
         self._stored: set[str] = set()
         self._published = 0
         self._digest = hashlib.sha256(b'{"conditions":' + canonical(self.conditions) + b',"steps":[')
         self._replaces = False
-        self._open = self._in_step = False
+        self._is_open = self._in_step = False
 
     def __enter__(self) -> "TraceWriter":
         self._replaces = _is_to_be_replaced(self.path, self.overwrite)
@@ -108,19 +108,19 @@ class TraceWriter:
                 with suppress(OSError):
                     self.path.rmdir()
             raise TraceError(f"{self.path} cannot be written: {error}") from error
-        self._open = True
+        self._is_open = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._open = False
+        self._is_open = False
         if kind is None:
             try:
                 self._publish(complete=True)
             except OSError as failure:
-                what = f"{self._published} complete step{'s' if self._published != 1 else ''}"
-                raise TraceError(f"{self.path} cannot be completed: {failure}; it holds {what}") from failure
+                steps = f"{self._published} complete step{'s' if self._published != 1 else ''}"
+                raise TraceError(f"{self.path} cannot be completed: {failure}; it holds {steps}") from failure
         elif not self._steps:
             shutil.rmtree(self.arrays)
             if not self._replaces:
@@ -145,25 +145,25 @@ class TraceWriter:
         RuntimeError
             If the writer is not open, or another step has not ended.
         """
-        if not self._open or self._in_step:
+        if not self._is_open or self._in_step:
             raise RuntimeError("a step must be inside the `with` block of its writer, and outside other steps' blocks")
-        require_int("index", index, self._last + 1)
+        require_int("index", index, self._last_index + 1)
         if epoch is not None:
             require_int("epoch", epoch, 0)
         step = StepWriter(self.arrays, self._stored, self.values)
-        before, self._in_step = len(self._steps), True
+        step_count, self._in_step = len(self._steps), True
         try:
             yield step
             self._steps.append(canonical({"index": index, "epoch": epoch, **step.close()}))
             self._publish(complete=False)
         except BaseException:
-            if self._published <= before:  # Otherwise the index already has the step.
-                del self._steps[before:]
+            if self._published <= step_count:  # Otherwise the index already has the step.
+                del self._steps[step_count:]
                 step.discard()
             raise
         finally:
-            if self._published > before:
-                self._last = index
+            if self._published > step_count:
+                self._last_index = index
             self._in_step = False
 
     def _publish(self, *, complete: bool) -> None:
@@ -171,8 +171,8 @@ class TraceWriter:
         digest = self._digest.copy()
         for number, step in enumerate(self._steps[self._published :], start=self._published):
             digest.update(b"," * (number > 0) + step)
-        whole = digest.copy()
-        whole.update(b"]}")
+        closed = digest.copy()
+        closed.update(b"]}")
         index = {
             "format": FORMAT,
             "version": list(VERSION),
@@ -180,7 +180,7 @@ class TraceWriter:
             "complete": complete,
             "conditions": self.conditions,
             "arrays": self.arrays.name,
-            "digest": whole.hexdigest(),
+            "digest": closed.hexdigest(),
         }
         temporary = self.arrays / INDEX
         with annotate_oserror(self.path / INDEX), temporary.open("wb") as file:

@@ -12,7 +12,7 @@ SIX_LEVELS = ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14), (15,))
 
 
 class TestConnectivity:
-    def test_errors_without_a_table(self):
+    def test_error_messages(self):
         with pytest.raises(ValueError, match=r"^connectivity must begin with \[0, 0\], not \[1, 0\]"):
             Connectivity([(1, 0)], lanes=4, depth=4)
         with pytest.raises(TypeError, match=r"^connectivity must be a list of \[step, lane offset\], not \(\)"):
@@ -32,16 +32,16 @@ class TestConnectivity:
         assert Connectivity([(0, 0)], lanes=5, depth=1).levels == (tuple(range(5)),)
 
     def test_lists_become_tuples(self):
-        listed, tupled = ([[0, 0], [1, -1]], ((0, 0), (1, -1)))
-        assert Connectivity(listed, lanes=4, depth=2) == Connectivity(tupled, lanes=4, depth=2)
+        as_lists, as_tuples = ([[0, 0], [1, -1]], ((0, 0), (1, -1)))
+        assert Connectivity(as_lists, lanes=4, depth=2) == Connectivity(as_tuples, lanes=4, depth=2)
 
 
 @st.composite
 def connectivities(draw):
     """Draw lanes, depth and options that do not coincide, in any order."""
     lanes, depth = draw(st.integers(2, 32)), draw(st.integers(2, 6))
-    places = st.tuples(st.integers(1, depth - 1), st.integers(0, lanes - 1))
-    chosen = draw(st.lists(places, unique=True, max_size=10))
+    positions = st.tuples(st.integers(1, depth - 1), st.integers(0, lanes - 1))
+    chosen = draw(st.lists(positions, unique=True, max_size=10))
     wrapped = draw(st.lists(st.booleans(), min_size=len(chosen), max_size=len(chosen)))
     options = [
         (step, offset - lanes if wrap and offset else offset)

@@ -25,7 +25,9 @@ FP8 = load_any_preset("core-fp8")
 assert isinstance(FP8, CoreConfig)
 
 
-def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: dict, seed: int, *, relu: bool) -> tuple:
+def run_both_models(
+    config: CoreConfig, layer: Layer, operation: str, rows: str, values: dict, seed: int, *, relu: bool
+) -> tuple:
     """Return the bits of a result from the golden core and from the emulator."""
     image = TensorImage(config, Memory(1 << 18), layer, operation, values, rows=rows)
     fused = {"relu": relu, "bias": "bias" in values, "mask": "mask" in values}
@@ -48,7 +50,7 @@ def test_memory_of_the_golden_core(name, operation, rows):
     for seed, config in enumerate((CORE, WIDE, BF16)):
         values = draw_operands(LAYERS[name], operation, seed, 2 * seed, config.tile.a_format)
         values |= fused(LAYERS[name], operation, seed, masked=bool(seed))
-        expected, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
+        expected, found = run_both_models(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
         np.testing.assert_array_equal(found, expected)
 
 
@@ -58,7 +60,7 @@ def test_fp8(operation):
     operands = [name for name in "AWG" if name in operation]
     for rows in operands:
         values = {name: rng.integers(0, 0x70, layer.whole_shape(name), np.uint8) for name in operands}
-        expected, found = both(FP8, layer, operation, rows, values, 5, relu=False)
+        expected, found = run_both_models(FP8, layer, operation, rows, values, 5, relu=False)
         np.testing.assert_array_equal(found, expected)
 
 
@@ -72,9 +74,9 @@ def test_seeds():
     """Different seeds give different bits. Each descriptor has its own seed."""
     layer = LAYERS["padding, odd sizes"]
     values = draw_operands(layer, "AxW", 0, 0)
-    results = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(results[0], results[1])
-    assert (results[0] != results[2]).any()
+    made = [run_both_models(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(made[0], made[1])
+    assert (made[0] != made[2]).any()
     fields = [decode(bits) for bits in stochastic(program_of(layer, fp32=False), 9)]
     multiplies = [values for operation, values in fields if operation is not None and operation.name == "multiply"]
     assert [values["seed"] for values in multiplies] == multiply_seeds(9, 0, len(multiplies)).tolist()
@@ -85,7 +87,7 @@ def test_stores_of_four_loops():
     """A store that is divided into loops over the same groups draws the same random bits."""
     layer = LAYERS["padding, odd sizes"]
     descriptors = program_of(layer, fp32=False)
-    cut, stores = [], 0
+    divided, stores = [], 0
     for bits in descriptors:
         operation, values = decode(bits)
         assert operation is not None
@@ -94,10 +96,10 @@ def test_stores_of_four_loops():
             loops = {"count_0": 1, "count_1": 2, "count_2": 2, "count_3": 3}
             bits = encode_descriptor(operation, {**values, **loops, "stride_1": 1, "stride_2": 2, "stride_3": 4})
             stores += 1
-        cut.append(bits)
+        divided.append(bits)
     assert stores
-    random_bits = [RandomBits(CORE, layer, "AxW", each, 1 << 21).of(5) for each in (descriptors, cut)]
-    np.testing.assert_array_equal(*random_bits)
+    made = [RandomBits(CORE, layer, "AxW", each, 1 << 21).of(5) for each in (descriptors, divided)]
+    np.testing.assert_array_equal(*made)
 
 
 def test_fp32_results_are_rounded_to_nearest():
@@ -108,7 +110,7 @@ def test_fp32_results_are_rounded_to_nearest():
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_rounding(name):
-    """Round any FP32 numbers, including subnormals, infinities and NaN, with any random bits."""
+    """Random FP32 patterns, subnormals, infinities and NaN are rounded as defined, for extreme and random bits."""
     fmt, rng = FORMATS[name], np.random.default_rng(4)
     patterns = rng.integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32)
     near = encode(np.ldexp(rng.standard_normal(20_000), rng.integers(-30, 18, 20_000)).astype(np.float32), FP32)
@@ -144,12 +146,12 @@ def test_bias(name):
         rounded = values_of(result_bits(sums, fmt, random=random_bits), fmt).astype(np.float64)
         return float(np.mean((rounded - sums.view(np.float32)) / gap))
 
-    noise = 5 * (1 / 6 / count) ** 0.5  # Noise is five standard deviations.
+    noise = 5 * (1 / 6 / count) ** 0.5  # five standard deviations of the mean
     assert abs(bias(random) + 2**-17) < noise
     assert bias(np.zeros(count, np.uint16)) < -0.4  # Without random bits, the check finds a bias.
 
 
-def test_seeds_of_multiplies_are_simon_s():
+def test_seeds_of_multiplies_follow_simon():
     """The published test vector of SIMON32/64, with the multiply's number as the plaintext."""
     key, number = 0x1918_1110_0908_0100, 0x6565_6877
     seed, operation = key & 0xFFFFFFFF, key >> 32

@@ -21,7 +21,7 @@ from tensordash_sim.networks import NAMES as MODELS
 from tensordash_sim.performance.chip import ChipConfig, Machine, Results, totals
 from tensordash_sim.trace import Trace, example_trace
 
-from .points import one, value
+from .points import evaluate_figure, value
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "evaluation-tables.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def trace_model(name: str, *options: str) -> None:
 
 @pytest.mark.parametrize("name", ["fig8", "fig9", "gcn", "table3"])
 def test_every_kind_is_written(name: str, tmp_path: Path) -> None:
-    figure = one(name, TINY, tmp_path / "work")
+    figure = evaluate_figure(name, TINY, tmp_path / "work")
     files = write_figure(figure, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in files)
     document = json.loads((tmp_path / "out" / f"{name}.json").read_text())
@@ -53,13 +53,13 @@ def test_every_kind_is_written(name: str, tmp_path: Path) -> None:
 
 
 def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
-    figure = one("fig8", TINY, tmp_path)
+    figure = evaluate_figure("fig8", TINY, tmp_path)
     trace = Trace.open(example_trace())
     results = Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)
     expected = totals(result for _, result in results)
     assert value(figure, series="all", x="digits") == expected["compute_speedup"]
     assert value(figure, series="all", x="mean") == expected["compute_speedup"]
-    assert value(one("fig1", TINY, tmp_path), series="all", x="digits") == expected["ideal_speedup"]
+    assert value(evaluate_figure("fig1", TINY, tmp_path), series="all", x="digits") == expected["ideal_speedup"]
     ratios = energy_ratios(
         [result for _, result in Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)], None
     )
@@ -72,7 +72,7 @@ def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
 
 
 def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) -> None:
-    figure = one("recommended", TINY, tmp_path)
+    figure = evaluate_figure("recommended", TINY, tmp_path)
     trace = Trace.open(example_trace())
     for preset in ("paper", "recommended", "recommended-2x8"):
         results = Results(tmp_path, trace, Machine(load_preset(preset), ChipConfig())).run(trace.records)
@@ -87,7 +87,7 @@ def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) 
 
 
 def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
-    figure = one("system", TINY, tmp_path)
+    figure = evaluate_figure("system", TINY, tmp_path)
     trace = Trace.open(example_trace())
     found: dict[str, Any] = {}
     measures: dict[str, dict[str, Any]] = {
@@ -160,21 +160,21 @@ def test_the_page_has_every_figure() -> None:
 
 
 def test_table3_is_the_page_s(tmp_path: Path) -> None:
-    assert section(one("table3", SMALL, tmp_path)).rstrip("\n") == section_of("table3").rstrip("\n")
+    assert section(evaluate_figure("table3", SMALL, tmp_path)).rstrip("\n") == section_of("table3").rstrip("\n")
 
 
 @pytest.mark.slow
 def test_fig15_is_the_page_s(tmp_path: Path) -> None:
     # Random numbers and energies in floating point: compare every printed digit.
-    text = section(one("fig15", SMALL, tmp_path))
-    assert text.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
+    made = section(evaluate_figure("fig15", SMALL, tmp_path))
+    assert made.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
 
 
 @pytest.mark.slow
 def test_a_network_of_the_page_comes_out_again(tmp_path: Path) -> None:
     # This network uses synthetic data; PyTorch's sums may differ between machines.
     trace_model("snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace"))
-    figure = one("fig8", Settings(traces=tmp_path), tmp_path)
+    figure = evaluate_figure("fig8", Settings(traces=tmp_path), tmp_path)
     row = next(line for line in section_of("fig8").splitlines() if line.startswith("| snli |")).split("|")[2:-1]
     for series, cell in zip(("AxW", "WxG", "AxG", "all"), row, strict=True):
         assert value(figure, series=series, x="snli") == pytest.approx(float(cell.split()[0]), rel=0.02)
@@ -192,16 +192,16 @@ def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
     assert Settings(scale="tiny", traces=tmp_path).left_out == ["bert.trace (of snli)"]
     assert list(Settings(scale="tiny", traces=tmp_path).networks) == ["ncf"]
     assert list(Settings(scale="small", traces=tmp_path).networks) == ["digits"]
-    figure = one("fig8", Settings(scale="tiny", traces=tmp_path), tmp_path)
+    figure = evaluate_figure("fig8", Settings(scale="tiny", traces=tmp_path), tmp_path)
     assert figure.conditions["data"]["ncf"]["scale"] == "tiny"
-    assert any("stands in" in note for note in one("fig8", TINY, tmp_path).notes)
+    assert any("stands in" in note for note in evaluate_figure("fig8", TINY, tmp_path).notes)
 
 
 def test_deeper_is_faster_and_taller_is_slower(tmp_path: Path) -> None:
-    depths = one("fig12", TINY, tmp_path)
+    depths = evaluate_figure("fig12", TINY, tmp_path)
     speedups = [value(depths, metric="speedup by depth", series="mean", x=depth) for depth in (2, 3, 4, 5)]
     assert speedups == sorted(speedups)
-    rows = one("fig13", TINY, tmp_path)
+    rows = evaluate_figure("fig13", TINY, tmp_path)
     speedups = [value(rows, metric="speedup by rows", series="mean", x=count) for count in (1, 2, 4, 8, 16)]
     assert speedups == sorted(speedups, reverse=True)
     of_columns = [p.ours for p in rows.points if p.metric == "speedup by columns" and p.series.startswith("random")]

@@ -1,4 +1,4 @@
-"""Zeros from formats, and 2:4 sparsity: compare jobs with cases by hand, and figures with other simulations."""
+"""Zeros from formats, and 2:4 sparsity: jobs match cases computed by hand, figures match other simulations."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operat
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
 
 from ..lowering.geometries import convolution
-from .points import one, value
+from .points import evaluate_figure, value
 
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation-tables.md").read_text(encoding="utf-8")
 TINY = Settings(scale="tiny")
@@ -52,10 +52,10 @@ def test_blocks_run_along_each_reduction(fmt: str, block: int, tmp_path: Path) -
     assert len(zeros) == 6
     forward = found[0]
     assert forward["rows"]["ideal_speedup"] == pytest.approx(64 / (64 - block + 1))
-    assert forward["both"]["ideal_speedup"] == forward["rows"]["ideal_speedup"], "both lose the same places"
+    assert forward["both"]["ideal_speedup"] == forward["rows"]["ideal_speedup"], "both operands lose the same positions"
 
 
-def test_a_transform_takes_zeros_away_and_makes_no_other_operand(tmp_path: Path) -> None:
+def test_a_transform_fills_each_block(tmp_path: Path) -> None:
     mask = quantised_mask(np.eye(64)[np.newaxis], LINEAR, Operation.FORWARD, "A", None, 0)
     assert np.array_equal(mask[0], np.kron(np.eye(4), np.ones((16, 16))).astype(bool))
     mask = quantised_mask(np.eye(64)[np.newaxis], LINEAR, Operation.FORWARD, "A", "mxfp4", 0)
@@ -69,11 +69,11 @@ def test_positions_of_a_convolution_are_a_block() -> None:
     mask = quantised_mask(g, layer, Operation.WEIGHT_GRADIENT, "G", "mxfp4", None)
     assert mask.sum(axis=(2, 3)).tolist() == [[1, 32]]
     mask = quantised_mask(g, layer, Operation.INPUT_GRADIENT, "G", "mxfp4", None)
-    assert (~mask).sum(axis=(2, 3)).tolist() == [[0, 1]], "across filters: of one position only"
+    assert (~mask).sum(axis=(2, 3)).tolist() == [[0, 1]], "a block across filters has one position"
 
 
 def test_quantised_digits(tmp_path: Path) -> None:
-    figure = one("quantised", TINY, tmp_path)
+    figure = evaluate_figure("quantised", TINY, tmp_path)
     records = list(Trace.open(example_trace()).records)
     machine = Machine(TILE, ChipConfig(tiles=1))
     results = []
@@ -111,12 +111,12 @@ def test_quantised_digits(tmp_path: Path) -> None:
 
 def test_recordings_with_values_are_found(tmp_path: Path) -> None:
     command = "trace --model gpt --scale tiny --set sparsity=0 --set activation=relu --layer blocks.0.* --values -o"
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as exit_info:
         run([*command.split(), str(tmp_path / "values" / "gpt-relu.trace")])
-    assert not end.value.code
+    assert not exit_info.value.code
     settings = Settings(scale="tiny", traces=tmp_path)
     assert list(settings.with_values) == ["digits", "gpt-relu"]
-    assert list(settings.networks) == ["digits"], "the other figures do not have it"
+    assert list(settings.networks) == ["digits"], "other figures do not use recordings with values"
     assert list(Settings(scale="small", traces=tmp_path).with_values) == ["digits"]
     plan = QUANTISED.plan(settings)
     labels = ("gpt-relu", "as recorded"), ("gpt-relu, Hadamard", "as recorded")
@@ -150,14 +150,14 @@ def test_two_of_four() -> None:
     }
     points, _ = TWO_OF_FOUR.points(TINY, {label: answers[label[1:]] for label in plan})
     found = {(p.metric, p.series): p.ours or 0.0 for p in points if p.x == RANDOM}
-    assert found["AxW, 2:4", EXTRA] == 2, "two steps' values fill the lanes, wherever they are"
+    assert found["AxW, 2:4", EXTRA] == 2, "the values of two steps fill the lanes, at every position"
     assert (found["AxW, 2:4", CORE], found["WxG, 2:4", CORE]) == (2, 1)
     for tile in PRESETS:
         assert 1 < found["AxW, 2:4", tile] < 2
     for tile in ("paper", "recommended", EXTRA):
         for metric in ("WxG, 2:4", "AxW, half of all, anywhere"):
-            assert found[metric, tile] < found["AxW, 2:4", tile], "that it is 2:4 helps"
-    # Compute the paper's tile in another way.
+            assert found[metric, tile] < found["AxW, 2:4", tile], "the 2:4 pattern makes it faster"
+    # The chip simulator gives an independent result for the paper's tile.
     answer = pruned_product(LINEAR.to_json(), TILE.to_mapping(), "2:4", 5)["operations"][0]
     mask = pruned_weights(np.random.default_rng(5).standard_normal((1, 64, 64)), LINEAR, "2:4")
     masks = {"A": np.ones((1, 64, 64), bool), "W": mask}
@@ -167,8 +167,8 @@ def test_two_of_four() -> None:
 
 
 @pytest.mark.slow
-def test_two_of_four_of_digits_is_the_page_s(tmp_path: Path) -> None:
-    figure = one("two-of-four", Settings(), tmp_path)
+def test_two_of_four_of_digits_equals_the_page(tmp_path: Path) -> None:
+    figure = evaluate_figure("two-of-four", Settings(), tmp_path)
     section = PAGE.split("## two-of-four: ")[1].split("\n## ")[0]
     for tile in (*PRESETS, EXTRA):
         cells = next(line for line in section.splitlines() if line.startswith(f"| {tile} |")).split("|")[2:4]

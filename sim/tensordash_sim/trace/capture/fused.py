@@ -26,16 +26,16 @@ def attention(
 ) -> Attention:
     """Return the operands of scaled dot-product attention. `q`, `k`, `v` are (batch, heads, tokens, features)."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    wide = torch.promote_types(q.dtype, torch.float32)  # The fused operations compute in this type.
+    compute_type = torch.promote_types(q.dtype, torch.float32)  # The fused operations compute in this type.
     grouped = q.unflatten(1, (k.shape[1], -1))
-    scores = torch.matmul(grouped.to(wide), k[:, :, None].to(wide).mT) * scale
+    scores = torch.matmul(grouped.to(compute_type), k[:, :, None].to(compute_type).mT) * scale
     if causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         scores.masked_fill_(~allowed, -torch.inf)
     if mask is not None:
         mask = mask.expand(*q.shape[:3], k.shape[2]).unflatten(1, (k.shape[1], -1))
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    p = torch.softmax(scores, -1).nan_to_num(0.0)  # Completely masked rows are zero.
+    p = torch.softmax(scores, -1).nan_to_num(0.0)  # A completely masked row is NaN, which becomes zero.
     return Attention(
         q=_by_key_head(grouped),
         k=k.flatten(0, 1),
@@ -57,9 +57,10 @@ def attention_gradients(forward: Attention, grad: torch.Tensor, out: torch.Tenso
     """
     batch, heads = grad.shape[0], forward.k.shape[0] // grad.shape[0]
     do, o = (_by_key_head(tensor.reshape(batch, heads, -1, *tensor.shape[2:])) for tensor in (grad, out))
-    wide = torch.promote_types(do.dtype, torch.float32)
-    dp = torch.bmm(do.to(wide), forward.vt.to(wide))
-    ds = forward.p.to(wide) * (dp - (do.to(wide) * o.to(wide)).sum(-1, keepdim=True)) * forward.scale
+    compute_type = torch.promote_types(do.dtype, torch.float32)
+    dp = torch.bmm(do.to(compute_type), forward.vt.to(compute_type))
+    row_sums = (do.to(compute_type) * o.to(compute_type)).sum(-1, keepdim=True)
+    ds = forward.p.to(compute_type) * (dp - row_sums) * forward.scale
     return ds.to(forward.q.dtype), do
 
 
@@ -103,8 +104,8 @@ def lstm(args: dict[str, Any], output: torch.Tensor, gradients: tuple[torch.Tens
     """
     steps = output.shape[0]
     order = range(steps - 1, -1, -1) if args["reverse"] else range(steps)
-    first = args["hx"].reshape(1, *output.shape[1:]).to(output.dtype)
-    h = torch.cat([output[1:], first] if args["reverse"] else [first, output[:-1]])
+    initial_h = args["hx"].reshape(1, *output.shape[1:]).to(output.dtype)
+    h = torch.cat([output[1:], initial_h] if args["reverse"] else [initial_h, output[:-1]])
     if gradients is None:
         return LSTM(h, h.new_empty(0), order)
     w_hh = args["w_hh"].float()
