@@ -22,7 +22,7 @@ __all__ = ["Store"]
 RECORD_BITS = 256
 COUNT_BITS = 96
 """Bits of a record's counts. The bits above them are zero."""
-AHEAD = 8
+MAX_BEATS = 8
 """Maximum number of beats of units in a request."""
 
 
@@ -36,8 +36,8 @@ class Store(Block):
 
     The length of a compressed move is unknown before its end, but each group takes at least its mask. The unit requests
     bursts of the beats that are certain before their data exist. Towards the end the bursts become shorter, down to the
-    beats of one group. An entry of the table is a burst of one beat in between. Until it is requested, the unit
-    requests nothing else.
+    beats of one group. An entry of the table is a burst of one beat in between. Until the entry is requested, the
+    unit requests nothing else.
 
     Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
     moves a group every `group_bits / axi_bits` cycles. A compressed move sends a beat or takes a group in each cycle,
@@ -106,12 +106,12 @@ class Store(Block):
         self._group = Cat(self._first, Signal(rest, name="group_rest", reset_less=True)) if rest else self._first
         self._held = Signal(name="group_held")
         self._leaves = Signal(name="group_leaves")
-        most = self._deflate.max_beats if self._deflate is not None else self.beats
-        self._left = Signal(range(most + 1), name="beats_left")  # of the group
+        max_beats = self._deflate.max_beats if self._deflate is not None else self.beats
+        self._left = Signal(range(max_beats + 1), name="beats_left")  # of the group
         self._sent = Signal(name="beat_sent")
         self._plain = Signal(name="plain")  # beats of groups may leave without a count
         self._records = Signal(name="records")
-        self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats requested, of units or of a record
+        self._to_send = Signal(range(2 * MAX_BEATS + 1), name="to_send")  # beats requested, of units or of a record
         self._entry = Signal(name="entry_goes")  # the next beat is an entry of the table
         self._mute = Signal(name="mute")  # the beat has no data of a group
         self._memory_outside = Signal(name="memory_outside")  # units would be above the highest address
@@ -130,9 +130,9 @@ class Store(Block):
         self._read(m, descriptor, walk, compressed)
         if deflate is not None:
             m.submodules.deflate = placed(deflate, platform)
-            self._deflated(m, descriptor, deflate, compressed)
+            self._send_deflated(m, descriptor, deflate, compressed)
         else:
-            self._pieces(m)
+            self._send_plain(m)
         beyond = Signal()  # a run ends beyond the buffer
         refused = Signal()  # memory answered with an error
         in_bounds = Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["write"], 0))
@@ -228,7 +228,7 @@ class Store(Block):
         with m.If(self.clear):
             m.d.sync += self._first.eq(counts)
 
-    def _pieces(self, m: Module) -> None:
+    def _send_plain(self, m: Module) -> None:
         """Send the beats of groups, without deflate."""
         beats = self._writer.beats
         index = Signal(range(max(self.beats, 2)), name="beat")  # of the group
@@ -246,7 +246,7 @@ class Store(Block):
             with m.Elif(self._sent):
                 m.d.sync += index.eq(index + 1)
 
-    def _deflated(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, compressed: Value) -> None:
+    def _send_deflated(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, compressed: Value) -> None:
         """Send the beats of groups, plain or deflated."""
         beats = self._writer.beats
         goes = Signal()
@@ -310,7 +310,7 @@ class Store(Block):
         begins = Signal(name="begins_segment")
         shorter = Signal(17)  # groups left after the next segment; negative if that one is shorter
         makes = Signal(name="makes_entry")
-        count = Signal(range(AHEAD + 1))
+        count = Signal(range(MAX_BEATS + 1))
         table_outside = Signal()  # the entry would be above the highest address
         next_table = table + 1
         next_memory = memory + count
@@ -330,9 +330,9 @@ class Store(Block):
             with m.If(makes):
                 m.d.sync += [entry.eq(deflate.units), entry_waits.eq(1), entries_end.eq(~self._leaves)]
             m.d.comb += [count.eq(deflate.whole - to_send), asks.eq(deflate.whole > to_send)]
-            for most, size, groups in _requests_ahead(deflate):
+            for max_waiting, size, groups in _requests_ahead(deflate):
                 sure = (segment_left >= groups) | (~entry_waits & (later >= groups) & (segment >= groups))
-                with m.If((to_send <= most) & sure):
+                with m.If((to_send <= max_waiting) & sure):
                     m.d.comb += [count.eq(size), asks.eq(1)]
             with m.If(entry_waits & ~entry_asked):
                 m.d.comb += [
@@ -380,6 +380,6 @@ def _requests_ahead(deflate: Deflate) -> Iterator[tuple[int, int, int]]:
     Each group still to come takes at least its mask. A group that has sent beats takes at least one beat. Groups of the
     next segment wait for the entry before theirs.
     """
-    for most, size in ((0, 1), *((1 << k, 1 << k) for k in range(AHEAD.bit_length()))):
-        units = (most + size) * deflate.beat
-        yield most, size, max(-(-units // deflate.masks), 1 - (deflate.beat - units) // deflate.masks)
+    for max_waiting, size in ((0, 1), *((1 << k, 1 << k) for k in range(MAX_BEATS.bit_length()))):
+        units = (max_waiting + size) * deflate.beat
+        yield max_waiting, size, max(-(-units // deflate.masks), 1 - (deflate.beat - units) // deflate.masks)

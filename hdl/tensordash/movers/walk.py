@@ -24,25 +24,25 @@ class Walk(Block):
     Parameters
     ----------
     loops : int
-        Loops, at least 2.
+        Number of loops, at least 2.
     only_y : bool
         The walk has only y, without address and x.
 
     Members
     -------
     start : In(1)
-        Begin, at the first address, x and y.
+        Begin at the first address, x and y.
     step : In(1)
         Advance to the next group.
     first_address, first_x, first_y : In
-        Where to begin. With `only_y` only the members of y exist, here and below.
+        First address, x and y. With `only_y`, only members of y exist, here and below.
     address_steps, x_steps, y_steps : In(16, loops)
         Increments of each loop's step, the innermost first. They must not change between `start` and the last `step`.
     counts : In(12, loops - 1)
         Iterations of each loop, the innermost first, at least 1.
     address : Out(16)
     x, y : Out(signed 16)
-        The present group.
+        Address and position of the present group.
 
     Raises
     ------
@@ -78,15 +78,15 @@ class Walk(Block):
         ends = Signal(inner, reset_less=True)
         steps = Signal(self.loops)  # the loop that would step, one-hot
         m.d.comb += [steps[k].eq(ends[:k].all() & (~ends[k] if k < inner else 1)) for k in range(self.loops)]
-        for k, turns in enumerate(left):
+        for k, iterations in enumerate(left):
             with m.If(self.start | (self.step & ends[: k + 1].all())):
-                m.d.sync += [turns.eq(self.counts[k]), ends[k].eq(self.counts[k] == 1)]
+                m.d.sync += [iterations.eq(self.counts[k]), ends[k].eq(self.counts[k] == 1)]
             with m.Elif(self.step & steps[k]):
-                m.d.sync += [turns.eq(turns - 1), ends[k].eq(turns == 2)]
+                m.d.sync += [iterations.eq(iterations - 1), ends[k].eq(iterations == 2)]
         for name in self.places:
             place = Signal(16, name=f"{name}_now", reset_less=True)
-            first, added = getattr(self, f"first_{name}")[:16], getattr(self, f"{name}_steps")
-            change = reduce(or_, (added[k] & steps[k].replicate(16) for k in range(self.loops)))
+            first, increments = getattr(self, f"first_{name}")[:16], getattr(self, f"{name}_steps")
+            change = reduce(or_, (increments[k] & steps[k].replicate(16) for k in range(self.loops)))
             with m.If(self.start | self.step):
                 m.d.sync += place.eq(Mux(self.start, first, (place + change)[:16]))
             m.d.comb += getattr(self, name).eq(place)

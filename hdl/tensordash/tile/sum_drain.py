@@ -32,7 +32,7 @@ class SumDrain(Block):
     Members
     -------
     sums, take, free, moves, empty, non_finite
-        As in `Drain`. `non_finite` is always 0, because nothing is rounded here.
+        Equal to those of `Drain`. `non_finite` is always 0, because nothing is rounded here.
     out : Out(stream of sum_beat_layout)
         Rows of sums.
 
@@ -80,6 +80,6 @@ class SumDrain(Block):
             m.d.sync += beat.eq(beat << 1)
         for column in range(self.columns):
             rows = [Value.cast(self.sums[row][column]) for row in range(self.rows)]
-            chosen = reduce(or_, (each & beat[row].replicate(len(each)) for row, each in enumerate(rows)))
-            m.d.comb += Value.cast(self.out.payload.values[column]).eq(chosen)
+            selected = reduce(or_, (each & beat[row].replicate(len(each)) for row, each in enumerate(rows)))
+            m.d.comb += Value.cast(self.out.payload.values[column]).eq(selected)
         return m
