@@ -103,8 +103,8 @@ def quantise_blocks(
     The largest is 7 = 1.75 * 2**2, as is fp4's largest exponent: the scale is 1, and 7 becomes 6.
 
     >>> from tensordash.configuration.formats import FORMATS, SCALES
-    >>> made = quantise_blocks(np.array([7.0, 0.3, -2.4, 0.0], np.float32), FORMATS["fp4_e2m1"], SCALES["e8m0"])
-    >>> made.bits.tolist(), made.scales.tolist()
+    >>> quantised = quantise_blocks(np.array([7.0, 0.3, -2.4, 0.0], np.float32), FORMATS["fp4_e2m1"], SCALES["e8m0"])
+    >>> quantised.bits.tolist(), quantised.scales.tolist()
     ([7, 1, 12, 0], [127])
     """
     with np.errstate(invalid="ignore"):  # signalling NaN
@@ -119,18 +119,7 @@ def quantise_blocks(
     magnitudes = np.abs(blocks).max(-1)
     if block_height > 1:
         magnitudes = _share(magnitudes, block_height, np.maximum)
-    top, tensor = to_float(fmt.largest, fmt), 1.0
-    if scale.number is None:
-        # The exponent of the largest magnitude, minus the largest element's exponent.
-        exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
-        if scale_rounding == "up":
-            exponents = exponents + (magnitudes > np.ldexp(top, exponents))
-        scales = np.where(magnitudes > 0, np.clip(exponents + scale.bias, 0, scale.nan - 1), 0).astype(np.uint8)
-    else:
-        most = magnitudes.max(initial=0.0) if largest is None else largest
-        if most:
-            tensor = float(np.float32(most / (to_float(scale.number.largest, scale.number) * top)))
-        scales = _saturated(magnitudes / (top * tensor), scale.number)
+    scales, tensor = _choose_scales(magnitudes, fmt, scale, largest, scale_rounding)
     divisors = (scale_values(scales, scale) * tensor)[..., np.newaxis]
     # A double distinguishes a quotient of FP32 numbers from a tie, so the division does not round twice.
     scaled = np.divide(blocks, divisors, out=np.zeros_like(blocks), where=divisors != 0)
@@ -139,6 +128,22 @@ def quantise_blocks(
         scaled = _moved(scaled, fmt, random)
     bits = _saturated(scaled, fmt)
     return Scaled(bits, np.where(sound, scales, scale.nan).astype(np.uint8), tensor)
+
+
+def _choose_scales(
+    magnitudes: NDArray, fmt: FloatFormat, scale: ScaleFormat, largest: float | None, scale_rounding: str
+) -> tuple[NDArray[np.uint8], float]:
+    """Return the scales of blocks from their largest magnitudes, and the scale of the tensor."""
+    top = to_float(fmt.largest, fmt)
+    if scale.number is None:
+        # The exponent of the largest magnitude, minus the largest element's exponent.
+        exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
+        if scale_rounding == "up":
+            exponents = exponents + (magnitudes > np.ldexp(top, exponents))
+        return np.where(magnitudes > 0, np.clip(exponents + scale.bias, 0, scale.nan - 1), 0).astype(np.uint8), 1.0
+    largest = magnitudes.max(initial=0.0) if largest is None else largest
+    tensor = float(np.float32(largest / (to_float(scale.number.largest, scale.number) * top))) if largest else 1.0
+    return _saturated(magnitudes / (top * tensor), scale.number), tensor
 
 
 def _share(blocks: NDArray, height: int, combine: np.ufunc) -> NDArray:
