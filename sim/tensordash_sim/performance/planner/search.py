@@ -43,7 +43,7 @@ def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(ME
         If a measure is not in `MEASURES`, or a node does not fit on the chip by itself.
     """
     if unknown := set(measures) - set(MEASURES):
-        raise ValueError(f"measures must be of {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}")
+        raise ValueError(f"measures must be among {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}")
     # Without overlap, DRAM or the tiles limit each stage; with overlap, one of the two limits the complete step.
     goals = (False, True) if "overlap" in measures else (False,)
     plans = (_planned(graph, budget, frozenset(measures), per_step) for per_step in goals)

@@ -108,7 +108,7 @@ def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
 
 
 def test_unknown_measures_and_too_little_room() -> None:
-    with pytest.raises(ValueError, match="measures must be of fuse, share, .*, overlap, not magic"):
+    with pytest.raises(ValueError, match="measures must be among fuse, share, .*, overlap, not magic"):
         plan_step(perceptron(), budget(100), ["fuse", "magic"])
     with pytest.raises(ValueError, match="relu1 must fit on the chip by itself: 100 bytes are too few"):
         plan_step(perceptron(), budget(100 / 1024), ())
