@@ -120,7 +120,7 @@ def test_figures_equal_the_pages() -> None:
     (demo_speedup,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)$", demo, re.MULTILINE)
     assert rows["digits CNN on a core's Verilog"] == f"{demo_speedup} an estimated dense core"
     ((efficiency,),) = [re.findall(r"tiles that wait draw power \| (\S+) \|", read("docs/evaluation.md"))]
-    assert rows["chip's energy efficiency, 25.6 GB/s"] == f"{float(efficiency):.2f} with idle power: a loss"
+    assert rows["`paper`'s energy efficiency, 25.6 GB/s"] == f"{float(efficiency):.2f} with idle power: a loss"
     (placed_mhz,) = re.findall(r"^\| clock, with wires, MHz \| (\d+) \|", read("docs/cost.md"), re.MULTILINE)[:1]
     assert f"placed, the tile reaches {placed_mhz} MHz" in README
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from tensordash_runtime import Device, OffloadError, Run, offload
 from tensordash_runtime.compiled import tensordash  # noqa: F401  registers the backend
 
-ELSEWHERE = "another thread than the device's"
+ELSEWHERE = "a thread other than the device's"
 
 
 def in_a_thread(work: Callable[[], Any]) -> None:

@@ -1,8 +1,8 @@
 """Soft reset: it ends when every AXI transaction has ended, and leaves the core in the state after reset.
 
 No transaction begins during a soft reset. Arriving data and responses are taken, and remaining write data have no
-strobes. Then every unit, the buffer, the tile and the counters are reset, and in no other cycle. `enable`, `tail` and
-`irq` are 0.
+strobes. Then every unit, the buffer's control, the tile and the counters are reset, and in no other cycle. `enable`,
+`tail` and `irq` are 0.
 
 Assumes: the assumptions of `core_axi`. A soft reset ends only if memory answers every transaction.
 """
