@@ -24,7 +24,7 @@ def test_load_is_golden(name):
 
 
 def test_the_whole_buffer():
-    """More than 16,384 units, and more than 1,023 beats in a run."""
+    """More than 16,384 items, and more than 1,023 beats in a run."""
     config = CoreConfig.from_toml("[core]\nbuffer = 32")
     assert run_unit(Load(config=config), "load", config, seed=1, test="whole_buffer") == []
 
