@@ -223,7 +223,7 @@ def test_a_variant_that_is_not_broken_fails(tmp_path):
     assert not report.to_json()["passed"]
 
 
-def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
+def test_broken_variant_of_an_unknown_claim_fails(tmp_path):
     gone = replace(PROOF.broken_variants[0], claim="above_three")
     with pytest.raises(ProofError, match="wheel has no claim 'above_three': below_three"):
         PROOF.refute(gone, Solver(tmp_path))

@@ -143,7 +143,7 @@ def test_float32(seed):
     assert [done.executed.operands[name].exponent for name in "AW"] == powers
 
 
-def test_what_saturates_is_counted():
+def test_saturated_values_are_counted():
     a, w = np.full((1, 4, 8), 200.0, np.float32), np.full((1, 4, 8), 0.25, np.float32)
     a[0, 0, 0], w[0, 0, 0] = np.inf, 3.0
     with Device("core-int8", scaling="none") as device:
@@ -154,7 +154,7 @@ def test_what_saturates_is_counted():
 
 
 @pytest.mark.parametrize("backend", ["golden", pytest.param("verilator", marks=pytest.mark.slow)])
-def test_a_training_step_straight_through(backend):
+def test_straight_through_training_step(backend):
     """After a step, gradients and weights have the bits of the emulator."""
     results = []
     for name in ("emulator", backend):
@@ -193,7 +193,7 @@ FLOATS = {name: each.astype(np.float32) for name, each in ONES.items()}
         ),
     ],
 )
-def test_what_it_refuses(operands, settings, kind, message):
+def test_invalid_operands(operands, settings, kind, message):
     with Device("core-int8") as device, pytest.raises(kind, match=message):
         device.contract(LAYER, "AxW", operands, **settings)
 
