@@ -58,5 +58,5 @@ BROKEN = {
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run("usual", BROKEN[name])

@@ -20,7 +20,7 @@ CONFIGS = {
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_sequencer_keeps_to_the_rules(name):
+def test_sequencer_follows_the_rules(name):
     assert run_unit(Sequencer(config=CONFIGS[name]), "sequencer", CONFIGS[name], seed=1) == []
 
 

@@ -69,7 +69,7 @@ def compiled(folder: Path, header: str) -> tuple[list[str], list[str]]:
     return run_c(folder, "\n".join(bodies), header).splitlines(), expected
 
 
-def test_descriptors_are_pythons(tmp_path: Path) -> None:
+def test_c_packs_descriptors_as_python(tmp_path: Path) -> None:
     found, expected = compiled(tmp_path, c_header(CONFIG))
     assert found == expected
 

@@ -44,7 +44,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run(USUAL, BROKEN[name])
 
 
@@ -55,7 +55,7 @@ BROKEN_HALVES = {
 
 
 @pytest.mark.parametrize("name", BROKEN_HALVES)
-def test_broken_halves(name):
+def test_broken_halves_are_found(name):
     assert run(SHAPES["halves"], BROKEN_HALVES[name])
 
 

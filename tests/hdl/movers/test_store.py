@@ -28,7 +28,7 @@ def test_store_is_golden(name):
     assert run_unit(Store(config=CONFIGS[name]), "store", CONFIGS[name], seed=1) == []
 
 
-def test_the_whole_buffer():
+def test_move_of_the_full_buffer():
     """More than 16,384 items, and more than 1,023 beats in a run."""
     config = CoreConfig.from_toml("[core]\nbuffer = 32")
     assert run_unit(Store(config=config), "store", config, seed=1, test="whole_buffer") == []

@@ -34,7 +34,7 @@ def ran(monkeypatch):
 
 
 @WHERE
-def test_every_answer_is_given_and_stored(runner, tmp_path):
+def test_every_answer_is_returned_and_stored(runner, tmp_path):
     store = AnswerStore(tmp_path / "made")
     assert dict(runner.run([*JOBS, JOBS[0]], store)) == EXPECTED
     assert {path.stem: json.loads(path.read_text()) for path in store.folder.iterdir()} == EXPECTED
@@ -79,7 +79,7 @@ def test_dataclasses_are_stored(tmp_path):
 
 
 @WHERE
-def test_a_run_that_is_given_up_continues(runner, ran, tmp_path):
+def test_closed_run_continues(runner, ran, tmp_path):
     store = AnswerStore(tmp_path)
     answers = runner.run(JOBS, store)
     next(answers)
@@ -144,7 +144,7 @@ def test_a_cluster_that_does_not_answer(tmp_path, monkeypatch):
     assert dict(Runner(cluster="word").run([])) == {}, "no job, no cluster"
 
 
-def test_dask_is_not_installed(monkeypatch):
+def test_missing_dask(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ModuleNotFoundError, match="distributed"):  # the command line names the extra
         dict(Runner(cluster="tcp://127.0.0.1:9").run(JOBS))
@@ -162,7 +162,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_without_its_cluster(command, tmp_path, capsys):
+def test_command_with_an_unreachable_cluster(command, tmp_path, capsys):
     """The command prints one line and exits with status 2."""
     with pytest.raises(SystemExit) as stop:
         run([*command.split(), "-o", str(tmp_path / "out"), "--cluster", "nonsense://nowhere"])

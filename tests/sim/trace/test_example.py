@@ -11,7 +11,7 @@ from tensordash_sim.trace import Trace, example_trace
 SCRIPT = Path(__file__).parents[3] / "examples" / "digits_cnn.py"
 
 
-def test_is_sound_and_small():
+def test_trace_is_valid_and_small():
     trace = Trace.open(example_trace())
     assert trace.complete
     assert trace.check() == 23

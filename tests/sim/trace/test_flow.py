@@ -98,7 +98,7 @@ class TestWhoReadsWhat:
         assert set(added[0].reads) <= set(back)
         assert only(flow, "threshold_backward", "backward").reads[0] == added[0].writes[0]
 
-    def test_in_place_is_another_tensor(self, tmp_path):
+    def test_in_place_operation_writes_a_new_tensor(self, tmp_path):
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
         flow = flow_of(tmp_path, model, torch.rand(3, 4))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
@@ -128,7 +128,7 @@ class TestWhoReadsWhat:
         assert None not in gradients
         assert gradients >= {work.writes[0] for work in flow.work if work.products and set(work.writes) & gradients}
 
-    def test_what_is_made_without_tensors_is_not_read(self, tmp_path):
+    def test_factory_results_are_not_read(self, tmp_path):
         class Filled(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -192,7 +192,7 @@ class TestWhatCannotBeTold:
         assert step_found.flow is None
         assert len(step_found.records) == 3
 
-    def test_evaluation_is_no_part(self, tmp_path):
+    def test_evaluation_is_not_recorded(self, tmp_path):
         model = nn.Linear(4, 2)
 
         def step() -> None:
@@ -213,7 +213,7 @@ SOUND = Flow(
 )
 
 
-def test_it_is_stored(tmp_path):
+def test_flow_round_trip(tmp_path):
     with TraceWriter(tmp_path / "run.trace") as writer:
         with writer.step(0) as step:
             record_layers(step, 0)
@@ -241,7 +241,7 @@ def test_it_is_stored(tmp_path):
         (("work",), {}, r"flow: work must be a list"),
     ],
 )
-def test_damage_is_told(where, value, message):
+def test_damaged_flow_is_refused(where, value, message):
     document = SOUND.to_json()
     inner: Any = document
     for key in where[:-1]:

@@ -267,7 +267,7 @@ def test_inside_of_another_recording(tmp_path: Path) -> None:
     assert dict(torch.autograd.Function.__dict__) == before
 
 
-def test_inside_of_another_mode(tmp_path: Path) -> None:
+def test_inside_of_another_dispatch_mode(tmp_path: Path) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     with record(tmp_path / "run.trace", every=2), FlopCounterMode(display=False) as flops:

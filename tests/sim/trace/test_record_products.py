@@ -130,7 +130,7 @@ def test_linear_of_an_input_that_is_not_contiguous(tmp_path: Path) -> None:
     close(only(found, "Linear", "AxG"), layer.weight.grad)
 
 
-def test_square_layer_in_which_no_shape_tells_anything(tmp_path: Path) -> None:
+def test_square_layer_with_ambiguous_shapes(tmp_path: Path) -> None:
     layer, x = nn.Linear(4, 4, bias=False), zeroed(4, 4)
     y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
     close(only(found, "Linear", "AxW"), y)
@@ -312,7 +312,7 @@ def test_multihead_attention(need_weights: bool, tmp_path: Path) -> None:
     assert not uncaptured(trace)
 
 
-def test_whole_networks(tmp_path: Path) -> None:
+def test_complete_networks(tmp_path: Path) -> None:
     cnn = (
         nn.Sequential(
             nn.Conv2d(2, 4, 3, padding=1),

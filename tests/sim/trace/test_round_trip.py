@@ -26,7 +26,7 @@ def one(path: Path, array: Any, dtype: str | None = None, values: bool = True) -
     return record
 
 
-def test_everything(trace):
+def test_all_fields_of_a_trace(trace):
     found = Trace.open(trace)
     assert found.complete
     assert found.conditions == {"model": "small"}
@@ -97,7 +97,7 @@ def test_floats(dtype, order, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("as_bits", [False, True])
-def test_types_that_numpy_lacks(dtype, as_bits, tmp_path):
+def test_dtypes_that_numpy_lacks(dtype, as_bits, tmp_path):
     values = np.array(NUMBERS, np.float32).astype(getattr(ml_dtypes, dtype))
     bits = values.view(DTYPES[dtype].stored)
     record = one(tmp_path / "run.trace", bits if as_bits else values, dtype if as_bits else None)
@@ -126,7 +126,7 @@ def test_masks_have_no_values(tmp_path):
         record.mask("G")
 
 
-def test_stored_once(tmp_path):
+def test_equal_arrays_are_stored_once(tmp_path):
     """Equal content in another record, step or shape is stored once. Arrays with equal zeros share a mask."""
     geometry = MatrixProduct(batch=1, samples=2, in_features=8, out_features=2)
     tensor = np.arange(16.0).reshape(1, 2, 8) % 3
