@@ -159,9 +159,9 @@ def test_new_format_needs_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     printed, failed = blocks("howto/add-a-format", "")
     command = blocks("howto/add-a-format", "sh")[0].splitlines()[0]
     assert tensordash(command.removeprefix("tensordash ")) == printed
-    assert failed == "FAILED tests/sim/golden/test_formats.py::test_all_formats_are_here\n"
+    assert failed == "FAILED tests/sim/golden/test_formats.py::test_all_formats_have_a_reference\n"
     with pytest.raises(AssertionError):
-        test_formats.test_all_formats_are_here()
+        test_formats.test_all_formats_have_a_reference()
 
 
 def test_new_preset_is_a_valid_configuration() -> None:

@@ -96,7 +96,7 @@ def meet(layer, operation, values, index, filled):
 @pytest.mark.parametrize("operation", OPERANDS)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("which", [0, 1])
-def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
+def test_results_match_explicit_vectors(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
     values = draw_operands(layer, operation, seed=which)
     # Exact sums are rounded once, and their products with the tensors' scales once more.
@@ -126,7 +126,7 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
 
 
 @pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
-def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
+def test_stochastic_rounding_is_unbiased(element, scale):
     """Over 4 million numbers, the mean error is far below rounding to nearest's."""
     fmt, kind = FORMATS[element], SCALES[scale]
     assert isinstance(fmt, FloatFormat)
@@ -168,7 +168,7 @@ def test_random_bits_decide_between_neighbours_alone():
     assert table[up].tolist() == [4.0, 0.5, -0.5, 2.0, -2.0, 4.0, 0.0, 0.0, 0.0]
 
 
-def test_gradients_alone_are_rounded_stochastically():
+def test_only_gradients_are_rounded_stochastically():
     layer = LAYERS["convolution"]
     values = draw_operands(layer, "AxW", seed=7)
     np.testing.assert_array_equal(

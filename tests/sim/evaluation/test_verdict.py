@@ -38,7 +38,7 @@ def figures() -> dict[str, Figure]:
         ("all of them", {"join_samples": "faster", "side": "faster", "row_order": "density"}),
     ],
 )
-def test_it_is_what_simulate_counts(
+def test_figures_match_simulate(
     figures: dict[str, Figure], tmp_path: Path, measure: str, settings: dict[str, Any]
 ) -> None:
     trace = Trace.open(example_trace())
@@ -67,7 +67,7 @@ def test_it_is_what_simulate_counts(
     assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
 
 
-def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -> None:
+def test_plan_uses_the_cycles_of_simulate(figures: dict[str, Figure], tmp_path: Path) -> None:
     """Plan the first and the last row of a bandwidth again."""
     trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
     (step,) = trace.steps
@@ -134,7 +134,7 @@ def test_memory_limits_an_operation_that_takes_longer_than_on_chip(two_results: 
     assert "it limits 1 of 2 operations" in note
 
 
-def test_points_of_the_roofline_have_own_cycles(two_results: list[dict[str, Any]]) -> None:
+def test_points_of_the_roofline_use_their_own_cycles(two_results: list[dict[str, Any]]) -> None:
     points = report._roofline(two_results, load_preset("paper"), ChipConfig(), "").points
     assert [(point.x, point.ours) for point in points if point.series == "AxW"] == [(2.0, 10.0), (3.0, 10.0)]
     roof = {point.x: point.ours for point in points if point.series != "AxW"}
@@ -155,7 +155,7 @@ def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, 
     assert len(found) == 4
 
 
-def test_slower_and_more_energy_are_said(two_results: list[dict[str, Any]]) -> None:
+def test_notes_on_slower_steps_and_more_energy(two_results: list[dict[str, Any]]) -> None:
     changed = {"dense_cycles": 36, "cycles": 40, "utilisation": 0.05, "layer": "depthwise", "dense_busy": 1}
     changed |= {"dense_energy": two_results[0]["energy"]}
     slow = [each | changed for each in two_results]
@@ -175,11 +175,11 @@ def test_every_cause_is_explained(two_results: list[dict[str, Any]]) -> None:
     assert set(simulate_operation(record.geometry, record.operation, masks, machine).to_json()["idle"]) == set(CAUSES)
 
 
-def test_cost_has_what_was_synthesized(figures: dict[str, Figure]) -> None:
+def test_cost_matches_the_synthesis(figures: dict[str, Figure]) -> None:
     assert {point.metric: point.ours for point in figures["cost"].points} == {"area": 1.17, "clock": 0.98}
     assert "0123456789ab" in figures["cost"].notes[0]
 
 
-def test_no_such_step() -> None:
+def test_unknown_step() -> None:
     with pytest.raises(ValueError, match="step must be one of 0, not 7"):
         verdict(Trace.open(example_trace()), TileConfig(), step=7)

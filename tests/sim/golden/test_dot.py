@@ -91,7 +91,7 @@ def test_every_product_of_two_bytes(name):
             assert accumulator.result_bits() == dot_exact([a], [b], fmt)
 
 
-def test_only_its_own_kind_of_accumulator():
+def test_accumulators_refuse_other_kinds():
     assert isinstance(make_accumulator(TileConfig(format="int8", headroom_bits=0)), IntegerAccumulator)
     with pytest.raises(ValueError, match="accumulator must be exact, not volta"):
         ExactAccumulator(TileConfig(accumulator="volta"))
@@ -154,7 +154,7 @@ def test_only_the_sum_of_a_cycle_counts_as_overflow():
     assert not accumulator.accumulate([(MAX, MAX), (MAX, MAX), (MAX, NEG_MAX), (MAX, NEG_MAX)], first=True)
 
 
-def test_finite_products_overflow_behind_an_infinity():
+def test_finite_products_overflow_after_an_infinity():
     accumulator = ExactAccumulator(TileConfig(headroom_bits=0))
     assert accumulator.accumulate([(0x7C00, ONE), (MAX, MAX), (MAX, MAX)], first=True)
     assert accumulator.result_bits() == 0x7F800000

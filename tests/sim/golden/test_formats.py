@@ -39,7 +39,7 @@ def values_of_all(name: str) -> np.ndarray:
         return patterns(FORMATS[name]).view(FLOAT_DTYPES[name]).astype(np.float64)
 
 
-def test_all_formats_are_here():
+def test_all_formats_have_a_reference():
     assert set(FORMATS) == {*FLOAT_DTYPES, "int8", "tf32"}
 
 
@@ -147,7 +147,7 @@ def assert_encodes(values: np.ndarray, name: str) -> None:
 
 
 @every_float
-def test_encode_gives_every_pattern_back(name):
+def test_encode_inverts_decode(name):
     fmt, values = FORMATS[name], values_of_all(name)
     numbers = ~np.isnan(values)
     np.testing.assert_array_equal(encode(values, fmt)[numbers], patterns(fmt)[numbers])
@@ -226,7 +226,7 @@ def test_round_fixed_to_any_format_is_encode(name, rng):
     np.testing.assert_array_equal(found, encode(floats, fmt))
 
 
-def test_toward_zero(rng):
+def test_rounding_toward_zero(rng):
     values = rng.integers(-(2**40), 2**40, 20_000)
     exponents = rng.integers(-195, 95, 20_000)
     for value, exponent in zip(values.tolist(), exponents.tolist(), strict=True):

@@ -42,7 +42,7 @@ def test_terms_are_truncated_each_on_its_own():
     assert add_pairs(fused_accumulator(23), [PLUS, SMALL, MINUS]) == 0
 
 
-def test_it_is_the_magnitude_that_is_truncated():
+def test_magnitudes_are_truncated():
     """F = 8: 1 - 1.5 * 2**-8 becomes 1 - 2**-8, not 1 - 2 * 2**-8."""
     assert add_pairs(fused_accumulator(8), [PLUS, (0xBC00, 0x1E00)]) == 0x3F7F0000
     assert add_pairs(fused_accumulator(8), [MINUS, (ONE, 0x1E00)]) == 0xBF7F0000
@@ -162,7 +162,7 @@ def test_rounding_up_to_the_next_power_of_two():
         (23, "zero", [(0x7F7F, 0x7F7F), (0x7F7F, 0xFF7F), (0x3F80, 0x3F80)], 0),  # the 1 is lost beside 2**254
     ],
 )
-def test_both_ends_of_fp32(fraction_bits, rounding, pairs, result):
+def test_smallest_and_largest_fp32_numbers(fraction_bits, rounding, pairs, result):
     assert add_pairs(fused_accumulator(fraction_bits, rounding, "bf16"), pairs) == result
 
 
@@ -176,7 +176,7 @@ def test_both_ends_of_fp32(fraction_bits, rounding, pairs, result):
         (23, "zero", [(0x7380, 0x3F80)], 0x7F800000),  # 2**128 exactly
     ],
 )
-def test_beside_the_largest_number(fraction_bits, rounding, pairs, result):
+def test_sums_near_the_largest_number(fraction_bits, rounding, pairs, result):
     accumulator = fused_accumulator(fraction_bits, rounding, "bf16")
     assert add_pairs(accumulator, pairs, c=0x7F7FFFFF) == result
     negative = [(a ^ 0x8000, b) for a, b in pairs]

@@ -46,7 +46,7 @@ def test_fp32_patterns_decode_as_numpy_does(rng):
     np.testing.assert_array_equal([to_float(int(one), FP32) for one in bits], expected)
 
 
-def test_decode_rejects_what_is_no_pattern():
+def test_decode_rejects_invalid_patterns():
     with pytest.raises(ValueError, match=r"bits must be a bit pattern of fp16, 0 to 2\*\*16 - 1, not 65536"):
         decode(1 << 16, FP16)
     with pytest.raises(ValueError, match="not -1"):
@@ -122,7 +122,7 @@ def test_rounding_edges(value, exponent, bits):
     assert round_fixed(value, exponent) == bits
 
 
-def test_a_format_apart_from_fp16():
+def test_decode_and_round_e5m2():
     values = [to_float(bits, E5M2) for bits in range(0x7C)]
     assert values[:6] == [0.0, 2.0**-16, 2.0**-15, 3 * 2.0**-16, 2.0**-14, 1.25 * 2.0**-14]
     assert values[-1] == 57344.0

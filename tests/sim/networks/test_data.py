@@ -120,7 +120,7 @@ def test_killed_download_leaves_nothing_for_long(movielens: Downloader, cache: P
     assert young.exists()  # Another process may be writing the folder.
 
 
-def test_another_process_was_first(movielens: Downloader) -> None:
+def test_another_process_fetches_first(movielens: Downloader) -> None:
     def slow(dataset: Dataset, folder: Path) -> None:
         fetch("movielens", download=movielens)
         movielens(dataset, folder)
@@ -289,7 +289,7 @@ def put(name: str, files: dict[str, bytes]) -> None:
         (dataset_folder(name) / file).write_bytes(content)
 
 
-def test_reading_what_was_fetched(tmp_path: Path) -> None:
+def test_readers_of_fetched_data(tmp_path: Path) -> None:
     pixels = bytes(range(256)) * 6 + bytes(32)  # These are two images.
     put("mnist", {"train-images-idx3-ubyte": bytes(16) + pixels, "train-labels-idx1-ubyte": bytes(8) + b"\x07\x03"})
     images, labels, source = readers.digits()
@@ -309,7 +309,7 @@ def test_reading_what_was_fetched(tmp_path: Path) -> None:
     assert readers.rated_sentences() == [("So lucky.", 2.7)]
 
 
-def test_sentences_without_any(tmp_path: Path) -> None:
+def test_archive_without_sentences(tmp_path: Path) -> None:
     archive(tmp_path / "s.tgz", {"d/tweets_GroundTruth.txt": b""})
     put("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
     with pytest.raises(DataError, match="the archive of sentences has no sentences"):

@@ -103,7 +103,7 @@ STEP_TO_THE_END = """() => {
 """Values that the viewer shows in every cycle."""
 
 
-def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+def test_viewer_counts_match_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     for run in runs.values():
         choose(viewer, run)
         cycles = len(viewer.evaluate(STEP_TO_THE_END))
@@ -137,7 +137,7 @@ def test_viewer_shows_the_golden_schedule(name: str, column: int, viewer: "Page"
         assert cycle["steps"] == str(head)
 
 
-def test_viewer_moves(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+def test_viewer_keyboard_navigation(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     run = runs["real"]
     choose(viewer, run)
     last = str(run.counters.cycles)
@@ -162,7 +162,7 @@ def test_viewer_moves(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     assert shown(viewer, "cycle") == "1"
 
 
-def test_reach_of_a_lane(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+def test_options_of_a_selected_lane(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     choose(viewer, runs["figure 3"])
     assert viewer.locator(".reach circle").count() == 0
     viewer.select_option("#viewer-lane", "3")
@@ -298,7 +298,7 @@ def test_no_two_series_look_alike(axes: "Page") -> None:
     assert len(looks) == len(set(looks)) == 11
 
 
-def test_the_toolbar_covers_nothing(axes: "Page") -> None:
+def test_toolbar_does_not_overlap_the_chart(axes: "Page") -> None:
     for chart in axes.locator(".chart[data-metric]").all():
         chart.hover()
         bar = chart.locator(".modebar").bounding_box()
@@ -310,7 +310,7 @@ def test_the_toolbar_covers_nothing(axes: "Page") -> None:
             assert apart, (other, box, bar)
 
 
-def test_backticks_are_code(axes: "Page") -> None:
+def test_backticks_become_code(axes: "Page") -> None:
     note = axes.locator(".note")
     assert note.inner_text() == "core is <logic>."
     assert note.locator("code").inner_text() == "core"

@@ -18,7 +18,7 @@ NAMES = [*TILES, "real", "figure 3"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
+def test_cycles_match_the_simulators(name: str, runs: dict[str, ScheduleRun]) -> None:
     run = runs[name]
     document = run.to_json()
     assert len(run.schedules) == run.counters.cycles == run.simulated_cycles == document["simulated_cycles"]
@@ -31,7 +31,7 @@ def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_document_alone_tells_the_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
+def test_document_contains_the_complete_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
     """Its options and advances take exactly the effectual positions, each once. Waits add up."""
     run = runs[name]
     document = json.loads(json.dumps(run.to_json(), allow_nan=False))
@@ -89,7 +89,7 @@ def test_layer_says_whether_values_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
-def test_what_became_of_values_is_told(name: str) -> None:
+def test_text_describes_the_rounding_of_values(name: str) -> None:
     """The scale applies to the shown values and is the largest that fits."""
     record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
     config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)

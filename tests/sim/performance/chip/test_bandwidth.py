@@ -31,7 +31,7 @@ def results(rng, chip):
 
 
 @pytest.mark.parametrize("bits", [1, 3, 16, 64, 500])
-def test_as_of_another_chip(rng, bits):
+def test_results_match_a_chip_with_that_bandwidth(rng, bits):
     seed = int(rng.integers(1 << 32))
 
     def all_of(chip):

@@ -46,7 +46,7 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
 
 
 @pytest.mark.parametrize(("density", "kib", "rate"), [*product((1.0, 0.4), (12, 40, 120), (4.0, 64.0))])
-def test_more_measures_are_not_slower(density: float, kib: float, rate: float) -> None:
+def test_measures_do_not_add_cycles(density: float, kib: float, rate: float) -> None:
     """Each measure costs at most 5%, where loads have no work to overlap with."""
     cycles = []
     for count in range(len(MEASURES) + 1):
@@ -87,7 +87,7 @@ def test_published_steps(name: str, gbps: float) -> None:
     assert 0.999999 * least <= plan.cycles < 1.15 * least
 
 
-def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
+def test_single_product_matches_the_traffic_model() -> None:
     """`chip.traffic` has the least traffic for one operation whose operands have separate memories."""
     step = GraphWriter({"samples": 64}, lambda *_: (1, 0))
     tensors = [

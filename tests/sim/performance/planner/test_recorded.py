@@ -148,7 +148,7 @@ def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
     ],
     ids=["vgg16", "resnet50"],
 )
-def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
+def test_recorded_graph_matches_derived_graph(tmp_path, model, own):
     size = 32 if "VGG" in repr(model()) else 64
     step = recorded(tmp_path, model(), torch.rand(IMAGES, 3, size, size))
     found, expected = dense(step_graph(step, cycles(step)), 0.25), dense(own(), 0.25)
@@ -164,7 +164,7 @@ def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
             assert plans[0].dram == pytest.approx(plans[1].dram, rel=0.03)
 
 
-def test_between_products(tmp_path):
+def test_nodes_between_products(tmp_path):
     """Each node of normalization, ReLU and pooling reads and writes the same as the derived node."""
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
@@ -228,7 +228,7 @@ def test_fused_attention_is_its_parts(tmp_path):
     assert replay(plan_step(fused, BUDGET)) is not None
 
 
-def test_a_network_that_is_cut_nowhere(tmp_path):
+def test_network_without_a_batch_axis(tmp_path):
     """The first dimension of time-major batches is not the batch. Layers of an LSTM run as one."""
 
     class Recurrent(nn.Module):
@@ -251,7 +251,7 @@ def test_a_network_that_is_cut_nowhere(tmp_path):
     assert sum(node.kind == "update" and "update" in node.name for node in graph.nodes.values()) == 4
 
 
-def test_weights_that_are_made(tmp_path):
+def test_computed_weights(tmp_path):
     """Operations on weights have no parts. They run before or after all parts of the products."""
 
     class Normalised(nn.Module):
@@ -306,7 +306,7 @@ def test_embeddings(tmp_path):
             replay(plan_step(graph, budget, measures))
 
 
-def test_dropout_and_what_a_host_does(tmp_path):
+def test_dropout_and_host_operations(tmp_path):
     """Masks stay for the backward pass. The host prepares a batch before the first weights."""
 
     class Prepared(nn.Module):
@@ -324,7 +324,7 @@ def test_dropout_and_what_a_host_does(tmp_path):
     assert all(graph.tensors[name].is_input for name in first.reads)
 
 
-def test_gradients_that_nobody_takes_are_wanted(tmp_path):
+def test_unread_gradients_are_outputs(tmp_path):
     model = nn.Linear(8, 4)
     with record(tmp_path / "run.trace", model=model, optimizers=()):
         model(torch.rand(4, 8)).sum().backward()
@@ -352,7 +352,7 @@ class TestWrong:
             step_graph(replace(step, uncaptured=("aten::conv3d of layer x",)), cycles(step))
         assert step_graph(replace(step, uncaptured=("aten::mm under torch.no_grad",)), cycles(step)).nodes
 
-    def test_too_few_cycles(self, tmp_path):
+    def test_number_of_cycles_must_match(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"cycles must have one entry for each of 2 records, not 1"):
             step_graph(step, [1])

@@ -178,7 +178,7 @@ def stage(nodes: str, **more: Any) -> Stage:
         ([stage("relu, add up, divide", axis="rows"), stage("gradient, update")], "must have one axis"),
     ],
 )
-def test_stages_that_cannot_be(stages: list[Stage], message: str) -> None:
+def test_invalid_stages(stages: list[Stage], message: str) -> None:
     plan = Plan(graph=chain(), stages=tuple(stages), residents=(), budget=budget(1000), measures=frozenset())
     with pytest.raises(PlanError, match=message):
         replay(plan)
@@ -220,7 +220,7 @@ def test_weights_that_come_too_late() -> None:
         replay(replace(plan, overlaps=(Overlap(4, ((5, 1.0),)),)))
 
 
-def test_what_is_held_is_loaded_again_after_a_pause() -> None:
+def test_held_tensor_is_reloaded_after_a_pause() -> None:
     plan = sound()
     place = first(plan, lambda each: each.nodes == ("gradient",))
     assert plan.stages[place].around == "x"
