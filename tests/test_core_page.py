@@ -31,7 +31,7 @@ def test_the_example_decodes_to_the_values_beside_it():
     assert {name: value for name, value in values.items() if value} == shown
 
 
-def test_pictures_are_of_the_golden_core(tmp_path: Path):
+def test_pictures_match_the_golden_core(tmp_path: Path):
     """The stored pictures are the program's, valid XML, legible in dark mode, and on the page."""
     subprocess.run([sys.executable, "bench/core_pictures.py", str(tmp_path)], cwd=ROOT, check=True)
     page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")

@@ -84,7 +84,9 @@ def test_synthesis_results_are_read(folder: Path, capsys: pytest.CaptureFixture[
         (("fig8", "--traces", "file", "--no-synth"), "--traces must be a folder, not the file file"),
     ],
 )
-def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments(
+    arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "file").write_text("")
     (folder / "broken").mkdir()
     (folder / "broken" / "paper.json").write_text("{}")
@@ -124,9 +126,7 @@ def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFi
     assert "Means are over full, mine: none of the paper's networks is recorded." in figure["notes"]
 
 
-def test_no_sentence_that_the_numbers_do_not_support(
-    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_notes_match_the_figures(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fewer zeros explain a smaller speedup, but not a larger one."""
     for network, fewer in (("full", True), ("mine", False)):
         (folder / network).mkdir()
@@ -139,9 +139,7 @@ def test_no_sentence_that_the_numbers_do_not_support(
         assert "first steps" not in notes
 
 
-def test_the_name_of_a_paper_s_network_is_not_its_recording(
-    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trace_named_like_a_network_of_the_paper(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(own / "full.trace", folder / "traces" / "bert.trace")
     assert call("fig1", "--traces", "traces", *OWN) == 0
     (figure,) = json.loads(capsys.readouterr().out)
@@ -149,9 +147,7 @@ def test_the_name_of_a_paper_s_network_is_not_its_recording(
     assert (point["x"], point["paper"]) == ("bert.trace", None)
 
 
-def test_traces_that_are_asked_for_have_to_be_there(
-    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_traces_are_errors(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "empty").mkdir()
     conditions = {"model": "ncf", "scale": "full"}
     with TraceWriter(folder / "wrong" / "ncf.trace", conditions=conditions) as writer, writer.step(0):

@@ -75,7 +75,7 @@ def test_cells_are_placed_legally(gates, placed: Placed) -> None:
 
 
 @needs_placer
-def test_half_perimeters_and_that_they_are_short(gates, pins, lef, placed: Placed) -> None:
+def test_half_perimeters_are_correct_and_short(gates, pins, lef, placed: Placed) -> None:
     found = pins.half_perimeters(placed.pins_um(pins))
     expected = half_perimeters(gates, lef, placed)
     assert {net: pytest.approx(found[net]) for net in expected} == expected

@@ -49,13 +49,13 @@ def test_runs_that_differ_are_found_and_no_others(changed, equal, tmp_path):
     assert same(counter(), counter(**changed), tmp_path) is equal
 
 
-def test_a_payload_is_looked_at_while_it_is_valid(tmp_path):
+def test_payloads_are_compared_while_valid(tmp_path):
     wrong = counter().replace("shown <= a;", "shown <= a ^ {3'd0, n == 3'd4};")
     assert same(counter(), wrong, tmp_path) is False
     assert same(counter(), counter().replace("full <= go", "full <= go & n[0]"), tmp_path) is False
 
 
-def test_one_register_may_do_the_work_of_two(tmp_path):
+def test_merged_registers_are_equivalent(tmp_path):
     """The module only adds the bits, so their order does not matter."""
     adds = "module m(input clk, input rst, input a, input b, output [1:0] y);\nreg p, q; assign y = p + q;\n"
     one = f"{adds}always @(posedge clk) begin p <= a; q <= b; end\nendmodule\n"
@@ -64,7 +64,7 @@ def test_one_register_may_do_the_work_of_two(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["1'b0", "1'b1"])
-def test_an_output_may_be_constant(value, tmp_path):
+def test_constant_outputs_are_equivalent(value, tmp_path):
     ports = "module m(input clk, input rst, output y); reg q; always @(posedge clk) q <= rst ? {} : q; assign y = {};"
     one = ports.format(value, "q") + "\nendmodule\n"
     assert same(one, ports.format(value, value) + "\nendmodule\n", tmp_path)

@@ -57,15 +57,15 @@ def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndar
 
 @pytest.mark.parametrize("operation", Operation)
 class TestMultiplyOut:
-    def test_is_the_definition(self, geometry, values, lanes, operation):
+    def test_streams_match_the_definition(self, geometry, values, lanes, operation):
         found = multiply_out(geometry, operation, values, lanes)
         np.testing.assert_array_equal(found, directly(geometry, operation, values))
 
-    def test_is_what_pytorch_computes(self, geometry, values, lanes, operation):
+    def test_streams_match_pytorch(self, geometry, values, lanes, operation):
         found = multiply_out(geometry, operation, values, lanes)
         np.testing.assert_array_equal(found, by_autograd(geometry, operation, values))
 
-    def test_every_multiplication_is_there_once(self, geometry, values, lanes, operation):
+    def test_every_multiplication_occurs_once(self, geometry, values, lanes, operation):
         """The streams contain each multiplication, also by zero, exactly once."""
         met = [np.zeros((2, 0), np.int64)]  # There may be no product.
         for product in reference_streams(geometry, operation, values, lanes):

@@ -50,7 +50,7 @@ def cut(values: Values) -> Values:
     return np.where(abs(near.astype(float)) > abs(values), np.nextafter(near, np.float32(0)), near).astype(float)
 
 
-def test_the_sums_are_known():
+def test_captured_results_determine_the_sums():
     """Exactly one multiple of 2^-18 gives the captured FP32 result."""
     near = SUMS[:, None] + np.arange(-8, 9) * LAST
     assert np.array_equal((single(near + C[:, None]) == FP32[:, None]).sum(1), np.ones(len(SUMS)))

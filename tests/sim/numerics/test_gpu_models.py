@@ -68,7 +68,7 @@ def as_table(accumulator: str | dict) -> dict:
 
 
 @pytest.mark.parametrize("entry", [entry for entry in RECORDED if "zero_exponent" in as_table(entry["accumulator"])])
-def test_recorded_results_show_what_an_accumulator_of_zero_counts_as(entry):
+def test_recorded_results_depend_on_the_exponent_of_zero(entry):
     """If zero counts with exponent -126, or an exponent next to the model's, results differ."""
     recorded = [case.split()[-1] for case in entry["a b c d"]]
     table = as_table(entry["accumulator"])
@@ -106,7 +106,7 @@ def core(request):
     return TensorCore(request.param)
 
 
-def test_subnormals_come_in_and_go_out(core):
+def test_subnormal_operands_and_results(core):
     assert core((2.0**-24, 4.0)) == 2.0**-22
     assert core(c=2.0**-149) == 2.0**-149
     assert core((2.0**-24, 2.0**-24)) == 2.0**-48

@@ -52,7 +52,7 @@ def every_value(config: TileConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_every_scale_is_what_ml_dtypes_says(name):
+def test_decoded_scales_match_ml_dtypes(name):
     scale = SCALES[name]
     for bits, value in enumerate(scale_table(name)):
         decoded = decode_scale(bits, scale)

@@ -175,7 +175,7 @@ class TestResultsOfFP16:
 
 class TestAddendAfter:
     @pytest.mark.slow
-    def test_inside(self, run_quick):
+    def test_fused_addition_instead_of_addend_after(self, run_quick):
         assert reports(run_quick("pe", AFTER, replace(AFTER, accumulator="hopper")), "block is", "golden has")
 
     @pytest.mark.slow

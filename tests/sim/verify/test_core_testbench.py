@@ -69,7 +69,7 @@ def test_passes(folder: Path) -> None:
 @needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
-def test_passes_on(name: str, tmp_path: Path) -> None:
+def test_passes_on_other_configurations(name: str, tmp_path: Path) -> None:
     config = CONFIGS[name]
     assert isinstance(config, CoreConfig)
     write(tmp_path, config)
@@ -89,7 +89,7 @@ def test_seeds(seed: int, folder: Path) -> None:
 
 
 @needs_icarus
-def test_other_results_are_found(folder: Path) -> None:
+def test_wrong_results_are_found(folder: Path) -> None:
     """The testbench finds a wrong bit in memory's last beat, in both turns."""
     change_digit(folder / "mine_core_tb_after.hex", -1)
     status, output = run_icarus(folder, *FILES)
@@ -117,7 +117,7 @@ BROKEN = {
 @pytest.mark.sampled(3)
 @needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
-def test_fails(name: str, folder: Path) -> None:
+def test_fails_on_broken_files(name: str, folder: Path) -> None:
     file, pattern, replacement, message = BROKEN[name]
     change(folder / file, pattern, replacement)
     check_fails(folder, message, *FILES)

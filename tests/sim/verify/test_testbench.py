@@ -55,7 +55,7 @@ def test_passes(tmp_path: Path) -> None:
 @needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
-def test_passes_on(name: str, tmp_path: Path) -> None:
+def test_passes_on_other_configurations(name: str, tmp_path: Path) -> None:
     check_passes(CONFIGS[name], tmp_path)
 
 
@@ -111,7 +111,7 @@ BROKEN = {
 
 @needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
-def test_fails(name: str, folder: Path) -> None:
+def test_fails_on_broken_files(name: str, folder: Path) -> None:
     """Each check and each stimulus of the testbench matters."""
     pattern, replacement, message = BROKEN[name]
     change(folder / "mine_tile_tb.v", pattern, replacement)
