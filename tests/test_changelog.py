@@ -31,7 +31,7 @@ def test_a_release_is_short(section: str) -> None:
         assert re.fullmatch(r"### .+|- .+\.|\w+:", line), line
 
 
-def test_the_newest_release_is_the_version() -> None:
+def test_newest_release_matches_the_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == NEWEST
 

@@ -17,7 +17,7 @@ def test_tables_are_up_to_date():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_example_decodes_to_the_values_beside_it():
+def test_example_decodes_to_the_shown_values():
     page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| 0x(\w\w) \| `([\w ]{11})` \| 0x(\w{8}) \| (.*) \|$", page, re.MULTILINE)
     memory, shown = bytearray(BYTES), {}

@@ -35,7 +35,7 @@ def test_readme_is_one_screen() -> None:
     assert len(README.split()) <= MAX_WORDS
 
 
-def test_configuration_is_the_default() -> None:
+def test_shown_configuration_is_the_default() -> None:
     (text,) = blocks("docs/configuration.md", "toml")
     assert TileConfig.from_toml(text) == TileConfig() == load_preset("paper")
     assert list(TileConfig.__dataclass_fields__) == re.findall(r"^(\w+) =", text, re.MULTILINE)

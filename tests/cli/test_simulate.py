@@ -305,7 +305,7 @@ class TestTrace:
         assert "drop steps" in header
         assert "drop steps" not in call("run.trace", capfd)
 
-    def test_the_dense_tile_is_its_own_baseline(self, folder: Path, capfd: Capture) -> None:
+    def test_dense_tile_equals_its_baseline(self, folder: Path, capfd: Capture) -> None:
         added = call_json("--preset dense run.trace", capfd)["totals"]["all"]
         assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1
 

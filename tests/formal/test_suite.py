@@ -316,7 +316,7 @@ def test_a_missing_tool_is_named(tmp_path, monkeypatch):
         prove(wheel, tmp_path)
 
 
-def test_an_error_of_the_solver_has_its_message(tmp_path):
+def test_solver_error_is_reported(tmp_path):
     query = Query(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
     with pytest.raises(ProofError, match="no_such_command"):
         Solver(tmp_path).solve(query)

@@ -52,7 +52,7 @@ def test_estimates_where_the_output_unit_limits(bench: ModuleType, seed: int) ->
     assert found["estimate"] == pytest.approx(found["cycles"], rel=bench.WORST_GOAL / 2), found
 
 
-def test_summary_says_whether_goals_are_met(bench: ModuleType) -> None:
+def test_summary_reports_whether_goals_are_met(bench: ModuleType) -> None:
     layers = [{"expected_error": error, "estimate_error": -error} for error in (0.001, 0.02, 0.06)]
     for name in bench.ESTIMATES:
         assert bench.summary(layers)[name] == {

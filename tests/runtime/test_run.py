@@ -119,7 +119,7 @@ def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
     assert totals.dense_cycles > totals.cycles > 0
 
 
-def test_tile_speedup_equals_that_of_the_tile_alone(run: Run, of_a_tile: Run) -> None:
+def test_tile_speedup_in_a_core_equals_the_speedup_of_the_tile(run: Run, of_a_tile: Run) -> None:
     """The tile's speedup in a core equals the speedup of the tile alone, without memory."""
     totals, alone = run.totals(), of_a_tile.totals()
     assert totals.dense_tile_cycles == alone.dense_cycles

@@ -96,7 +96,7 @@ def test_losses_fall_with_scales_and_stochastic_gradients(preset: str, steps: in
 
 
 @pytest.mark.parametrize("rounding", ["nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
-def test_a_resumed_run_is_the_same(tmp_path: Path, rounding: str) -> None:
+def test_resumed_run_is_bit_identical(tmp_path: Path, rounding: str) -> None:
     def train(folder: Path | None, *stops: int) -> Trainer:
         for steps in stops:
             with Device("core", rounding=rounding) as device:

@@ -36,7 +36,7 @@ def test_modules_are_mapped_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[", "[{}]", '{"a": 1}', "\x00"])
-def test_damaged_entries_are_mapped_again(folder: Path, content: str) -> None:
+def test_damaged_entries_are_remapped(folder: Path, content: str) -> None:
     make = Maker()
     cached_mappings(["a"], make)
     (file,) = folder.iterdir()
@@ -47,7 +47,7 @@ def test_damaged_entries_are_mapped_again(folder: Path, content: str) -> None:
     assert make.calls == 2
 
 
-def test_other_tools_map_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tools_invalidate_entries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Maker()
     cached_mappings(["a"], make)
     monkeypatch.setattr("tensordash_synth.cache.recipe_digest", lambda: "another Yosys")

@@ -35,7 +35,7 @@ def test_memories_are_excluded_from_logic(buffer):
     assert {place.role for place in buffer.placements} == {"bank", "buffer", "memory"}
 
 
-def test_a_bank_is_equal_around_its_memories(buffer, bank, tmp_path):
+def test_netlist_of_a_bank_is_equal_outside_of_memories(buffer, bank, tmp_path):
     found = compare(buffer, BANK, bank, load_liberty(None), tmp_path)
     assert (found.equal, found.how) == (True, "cec")
     ports = len(re.findall(r"tensordash_memory__\w+ ", bank.netlist))
@@ -56,7 +56,7 @@ def test_another_input_of_a_memory_is_found(port, buffer, bank, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8"])
-def test_netlists_of_a_whole_core_are_equal(preset):
+def test_netlists_of_a_complete_core_are_equal(preset):
     report = prove_equivalence(load_any_preset(preset))
     assert report.failures == []
     assert "tensordash_core" in {each.module for each in report.modules}

@@ -52,7 +52,7 @@ def core(name: str) -> CoreConfig:
     return config
 
 
-def test_a_memory_beside_gates(tmp_path):
+def test_memory_between_gates(tmp_path):
     gates = read_netlist(MEMORY + TOP, "tensordash_core", load_liberty(), tmp_path)
     assert gates.ports["inner.read_data"][0] == "input"
     assert "inner.clk" not in gates.ports
@@ -183,7 +183,7 @@ def test_accesses_match_the_programs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "design"), [("core", "tensordash"), ("core-dense", "baseline")])
-def test_accesses_of_the_whole_step(name, design):
+def test_accesses_of_the_complete_step(name, design):
     check_accesses(name, design, set())
 
 

@@ -92,7 +92,7 @@ def test_multipliers_are_tried_with_all_operands(tmp_path, tile, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["paper", "recommended"])
-def test_netlists_of_a_whole_tile_are_equal(preset):
+def test_netlists_of_a_complete_tile_are_equal(preset):
     report = prove_equivalence(load_preset(preset))
     assert report.failures == []
     assert sum("word level" in each.how for each in report.modules) <= 2

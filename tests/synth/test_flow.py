@@ -105,13 +105,13 @@ def test_progress_and_table(report, progress):
         assert word in text
 
 
-def test_areas_alone_are_those_of_the_report(report):
+def test_areas_match_the_report(report):
     areas = measure_areas(SMALL)
     assert areas.components == report.components
     assert areas.ge_per_pe("total")[0] == pytest.approx(report.to_json()["tensordash"]["total_ge_per_pe"], abs=1e-3)
 
 
-def test_areas_are_the_same_every_time(tmp_path):
+def test_areas_are_reproducible(tmp_path):
     areas = set()
     for run in ("first", "second"):
         (tmp_path / run).mkdir()

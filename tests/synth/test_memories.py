@@ -171,7 +171,7 @@ def test_energy_adds_up():
     assert set(document["ratio"]) >= {"area_with_memories", "energy_with_memories", "energy_with_macros"}
 
 
-def test_without_cacti_logic_alone():
+def test_without_cacti_only_logic_is_reported():
     report = replace(PLAIN, memories_reason="CACTI is not installed: x", step_reason="CACTI is not installed: x")
     (line,) = [line for line in core_cost_table(report).splitlines() if "CACTI" in line]
     assert line == "no cost of memories: CACTI is not installed: x"

@@ -124,7 +124,7 @@ def test_table(report):
 
 
 @pytest.mark.slow
-def test_core_and_c_in_the_whole_tile(document):
+def test_compute_core_and_c_in_a_complete_tile(document):
     """An integer C is added to a finished sum, so its area counts for the result and for control, not for the core."""
     config = replace(TINY, sparsity="rows", depth=2, connectivity=((0, 0), (1, 0)), initial=True)
     tile = synthesize(config, transposers=0).to_json()
@@ -166,7 +166,7 @@ def test_command_prints_one_document(own_numerics_only, capfd):
     assert (document["lanes"], document["stages"], len(document["cores"])) == (2, 2, 1)
 
 
-def test_command_marks_what_misses_the_clock(own_numerics_only, capfd):
+def test_command_marks_missed_clocks(own_numerics_only, capfd):
     code, out, _ = call(f"{TINY_COMMAND} --clock 0.06", capfd)
     assert not code
     assert re.search(r"^int8 +exact +16 +32 .*\d\*  ", out, re.MULTILINE)

@@ -133,7 +133,7 @@ endmodule
 
 
 @needs_opensta
-def test_power_is_of_the_toggles_that_were_simulated(library, tmp_path: Path) -> None:
+def test_power_depends_on_simulated_toggles(library, tmp_path: Path) -> None:
     """OpenSTA would estimate other toggles: an AND of a value and its complement never toggles."""
     netlist = read_netlist(STEADY, "top", library, tmp_path)
     simulation = GateSimulation(netlist)

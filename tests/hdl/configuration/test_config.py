@@ -191,7 +191,7 @@ class TestFiles:
     def test_preset_begins_with_a_comment(self, name):
         assert preset_text(name).startswith("# ")
 
-    def test_empty_document_is_the_paper(self):
+    def test_empty_document_is_preset_paper(self):
         assert TileConfig.from_toml("") == TileConfig() == load_preset("paper")
 
     def test_equal_options_are_one_configuration(self):

@@ -69,7 +69,7 @@ def test_limit_of_input_bits(fits, beyond):
         TileConfig(**{**fits, **beyond})
 
 
-def test_input_bits_are_those_of_the_ports():
+def test_input_bits_match_the_ports():
     for corner in CORNERS:
         config = config_of(corner)
         if config is None or (config.rows, config.lanes) != (1, 2):

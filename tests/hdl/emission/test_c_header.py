@@ -104,7 +104,7 @@ def test_registers_and_codes(tmp_path: Path) -> None:
     assert dict(zip(numbers, map(int, found), strict=True)) == numbers
 
 
-def test_no_name_twice_and_every_name_with_the_prefix() -> None:
+def test_names_are_unique_and_have_the_prefix() -> None:
     names = re.findall(r"^#define (\w+)", c_header(CONFIG, "mine"), re.MULTILINE)
     assert len(names) == len(set(names)) > 300
     assert all(name.startswith("MINE_") for name in names)

@@ -124,7 +124,7 @@ def test_verilator_has_no_warnings(folder: Path):
 
 
 @needs_verilator
-def test_without_waivers_there_are_warnings(folder: Path):
+def test_verilator_warns_without_waivers(folder: Path):
     """All warnings are of the kinds that the file waives."""
     kinds = Counter(re.findall(r"%Warning-(\w+)", "\n".join(lint(folder, *VERILOG))))
     assert set(kinds) == {"UNUSEDSIGNAL", "DECLFILENAME"}

@@ -103,7 +103,7 @@ def test_transformers_are_refused(name, where):
 def test_transformers_in_a_block_work(name):
     """A transformer reaches all logic that the block itself creates."""
 
-    class Own(Block):
+    class GatedCounter(Block):
         def __init__(self) -> None:
             super().__init__({"go": In(1), "count": Out(4)})
 
@@ -112,14 +112,14 @@ def test_transformers_in_a_block_work(name):
             m.d.sync += self.count.eq(self.count + 1)
             return {"ResetInserter": ResetInserter, "EnableInserter": EnableInserter}[name](self.go)(m)
 
-    text = emit(Own())
+    text = emit(GatedCounter())
     assert ("if (go) count <= count + 4'd1;" in text) == (name == "EnableInserter")
     resets = {"ResetInserter": "go | rst", "EnableInserter": "rst"}
     assert f"if ({resets[name]}) count <= 4'd0;" in text
 
 
 def test_other_domains_are_refused():
-    class Alone(Block):
+    class OtherDomain(Block):
         def __init__(self) -> None:
             super().__init__({"count": Out(4)})
 
@@ -128,8 +128,8 @@ def test_other_domains_are_refused():
             m.d.other += self.count.eq(self.count + 1)
             return m
 
-    with pytest.raises(TypeError, match="Alone has a clock domain other than sync: other$"):
-        emit(Alone())
+    with pytest.raises(TypeError, match="OtherDomain has a clock domain other than sync: other$"):
+        emit(OtherDomain())
 
 
 SLOW = {"paper-16lane", "paper-depth5", "mxfp4", "nvfp4", "recommended-2x8"}
@@ -236,13 +236,13 @@ def test_word_select_is_an_indexed_part_select():
 
 
 def test_default_arguments_are_part_of_the_identity():
-    class Either(Block):
+    class DefaultWidth(Block):
         def __init__(self, width: int = 4) -> None:
             super().__init__({"count": Out(width)})
 
-    assert Either().identity == Either(4).identity == Either(width=4).identity
-    assert Either().identity != Either(5).identity
-    assert Counter(width=4).identity != Either(width=4).identity
+    assert DefaultWidth().identity == DefaultWidth(4).identity == DefaultWidth(width=4).identity
+    assert DefaultWidth().identity != DefaultWidth(5).identity
+    assert Counter(width=4).identity != DefaultWidth(width=4).identity
 
 
 INTERRUPTED = """

@@ -135,7 +135,7 @@ def test_wires_of_instances_have_the_instance_in_their_names():
         assert f".select(scheduler_{row}__select)" in tile
 
 
-def test_the_page_shows_what_is_printed():
+def test_page_shows_printed_verilog():
     page = (Path(__file__).parents[3] / "docs" / "verilog.md").read_text(encoding="utf-8")
     text = cached_render(CONFIGS["paper"])["tensordash.v"]
     shown = [line for block in re.findall(r"```verilog\n(.*?)```", page, re.S) for line in block.splitlines()]

@@ -151,7 +151,7 @@ def test_no_absolute_paths(rendered):
         assert "src" not in text, name
 
 
-def test_no_module_twice(rendered):
+def test_modules_are_defined_once(rendered):
     _, texts = rendered
     names = re.findall(r"^module (\S+?)\(", texts["tensordash.v"] + texts["tensordash_transposer.v"], re.M)
     assert Counter(names).most_common(1)[0][1] == 1
@@ -166,7 +166,7 @@ def test_every_module_is_used(rendered):
     assert used | {"tensordash_axi_stream_tile"} == set(defined)
 
 
-def test_no_two_modules_are_the_same(rendered):
+def test_modules_are_distinct(rendered):
     bodies = [text.partition("(")[2] for text in modules_of(rendered[1]["tensordash.v"]).values()]
     assert len(set(bodies)) == len(bodies)
 

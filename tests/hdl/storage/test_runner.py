@@ -40,7 +40,7 @@ def test_every_answer_is_returned_and_stored(runner, tmp_path):
     assert {path.stem: json.loads(path.read_text()) for path in store.folder.iterdir()} == EXPECTED
 
 
-def test_stored_answers_are_not_computed_again(ran, tmp_path):
+def test_stored_answers_are_not_recomputed(ran, tmp_path):
     store = AnswerStore(tmp_path)
     assert dict(ONE_PROCESS.run(JOBS[:2], store)) == {"3": 6, "4": 24}
     assert list(ONE_PROCESS.run(reversed(JOBS), store)) == [("4", 24), ("3", 6), ("5", 120)]
@@ -50,7 +50,7 @@ def test_stored_answers_are_not_computed_again(ran, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "null", "[]", '"six"'])
-def test_a_damaged_answer_is_computed_again(damage, ran, tmp_path):
+def test_damaged_answer_is_recomputed(damage, ran, tmp_path):
     store = AnswerStore(tmp_path, read=lambda document: document + 0)
     dict(ONE_PROCESS.run(JOBS, store))
     (tmp_path / "4.json").write_text(damage)
@@ -92,7 +92,7 @@ def test_closed_run_continues(runner, ran, tmp_path):
     assert ran == [key for key in EXPECTED if key not in stored]
 
 
-def test_an_interrupt_ends_processes_and_keeps_what_is_answered(tmp_path):
+def test_interrupt_ends_processes_and_keeps_answers(tmp_path):
     """The interrupt comes as from Ctrl-C, while two processes wait."""
     store = AnswerStore(tmp_path)
     waiting = [Job(f"wait {n}", time.sleep, (600,)) for n in range(2)]

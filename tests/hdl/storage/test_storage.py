@@ -48,7 +48,7 @@ def test_journal_drops_an_incomplete_last_entry(tmp_path, tail):
     assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
 
 
-def test_code_digest_is_of_every_file_by_name_and_content(tmp_path):
+def test_code_digest_covers_names_and_contents_of_files(tmp_path):
     (tmp_path / "inner").mkdir()
     for name, text in {"a.py": "1", "b.py": "2", "inner/c.py": "3", "notes.txt": "4"}.items():
         (tmp_path / name).write_text(text)

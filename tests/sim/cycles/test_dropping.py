@@ -44,7 +44,7 @@ def test_streams_take_the_cycles_of_golden(seed: int) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
-def test_steps_stay_in_their_banks_in_order(share: float) -> None:
+def test_steps_keep_their_banks_and_order(share: float) -> None:
     rng = np.random.default_rng(3)
     words = np.where(rng.random((7, 3, 101)) < share, rng.integers(1, 16, (7, 3, 101)), 0).astype(np.uint32)
     left, lengths = drop_empty_steps(words, depth=4)

@@ -112,7 +112,7 @@ def test_results_match_explicit_vectors(name, operation, which):
     np.testing.assert_allclose(results, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
 
 
-def test_a_block_that_is_not_finite_makes_its_results_nan():
+def test_non_finite_block_gives_nan():
     layer = LAYERS["matrix"]
     for tile in (NVFP4, WIDE):
         for rows in ("A", "W"):
@@ -154,7 +154,7 @@ def test_stochastic_rounding_is_unbiased(element, scale):
     assert np.abs(nearest - values[0])[within].max() > 20 * errors.max()
 
 
-def test_random_bits_decide_between_neighbours_alone():
+def test_stochastic_rounding_returns_neighbours():
     """Random bits of zero round toward zero. All ones round away from zero unless the value is exact."""
     fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
@@ -203,7 +203,7 @@ def test_bad_input_is_refused(change, message):
     assert message in str(error.value)
 
 
-def test_each_function_takes_its_own_tiles():
+def test_functions_refuse_other_tiles():
     layer = LAYERS["matrix"]
     with pytest.raises(TypeError, match="tile must be a TileConfig with scales"):
         contract_scaled(TileConfig(), layer, "AxW", "A", draw_operands(layer, "AxW", 0))

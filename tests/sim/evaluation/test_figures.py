@@ -71,7 +71,7 @@ def test_speedup_of_a_network_matches_simulate(tmp_path: Path) -> None:
     assert ratios["chip, with idle tiles"] == pytest.approx(expected["energy_ratio"])
 
 
-def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) -> None:
+def test_recommended_tile_has_the_same_operands(tmp_path: Path) -> None:
     figure = evaluate_figure("recommended", TINY, tmp_path)
     trace = Trace.open(example_trace())
     for preset in ("paper", "recommended", "recommended-2x8"):
@@ -185,7 +185,7 @@ def test_the_makefile_records_every_network() -> None:
     assert sorted(line.split()[2:]) == sorted(MODELS)
 
 
-def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
+def test_networks_of_another_scale_are_excluded(tmp_path: Path) -> None:
     for model in ("ncf", "snli"):
         trace_model(model, "--scale", "tiny", "-o", str(tmp_path / f"{model}.trace"))
     (tmp_path / "snli.trace").rename(tmp_path / "bert.trace")
@@ -296,7 +296,7 @@ def test_fusing_only_saves() -> None:
         assert 0 <= each.fused < each.alone
 
 
-def test_all_claims_are_of_the_paper() -> None:
+def test_additional_experiments_are_marked() -> None:
     # These experiments have no value in the paper.
     for name in ("roworder", "gpt"):
         assert EXPERIMENTS[name].source.startswith("not in the paper")

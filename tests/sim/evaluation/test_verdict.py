@@ -129,7 +129,7 @@ def test_limits_of_all_layers_are_weighted_by_cycles(two_results: list[dict[str,
     assert shares == pytest.approx({"effectual": (5 + 3) / 40, "waits": 0.5, "memory": 12 / 40})
 
 
-def test_memory_limits_an_operation_that_takes_longer_than_on_chip(two_results: list[dict[str, Any]]) -> None:
+def test_memory_bound_operations(two_results: list[dict[str, Any]]) -> None:
     note, _ = report._measures({"as recorded": two_results}, ChipConfig(), "").notes
     assert "it limits 1 of 2 operations" in note
 
@@ -141,7 +141,7 @@ def test_points_of_the_roofline_use_their_own_cycles(two_results: list[dict[str,
     assert roof == pytest.approx({0.0: 0.0, 3.0: 3 * 51.2})
 
 
-def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, Any]]) -> None:
+def test_verdict_is_printed_first(two_results: list[dict[str, Any]]) -> None:
     """TensorDash takes 40 cycles, dense 100. Slots are busy for 8 of 40, wait 20 for rows and 12 for memory."""
     found = summary(two_results, SYNTHESIS, ChipConfig(), "a step").notes
     assert found[0].startswith("Speed: 150% faster than the dense baseline (2.50x) with DRAM of 25.6 GB/s; ")

@@ -190,7 +190,7 @@ def test_encode_rounds_doubles_once(name, rng):
     np.testing.assert_array_equal(encode(values, fmt), expected)
 
 
-def test_encode_to_fp32_is_numpys(rng):
+def test_encode_to_fp32_matches_numpy(rng):
     with np.errstate(all="ignore"):
         values = rng.integers(0, 1 << 64, 50_000, dtype=np.uint64).view(np.float64)
         near = (rng.standard_normal(20_000) * 2.0 ** rng.integers(-155, 135, 20_000)).astype(np.float64)
@@ -206,7 +206,7 @@ def test_encode_of_the_widest_floats():
     assert encode(np.array([tie, tie + np.finfo(np.longdouble).eps]), FORMATS["fp16"]).tolist() == [0x3C00, 0x3C01]
 
 
-def test_overflow_by_hand():
+def test_overflow_of_each_format():
     assert encode([464.0, 464.1, np.inf, -np.inf], FORMATS["fp8_e4m3"]).tolist() == [0x7E, 0x7F, 0x7F, 0xFF]
     assert encode([61439.0, 61440.0, -np.inf], FORMATS["fp8_e5m2"]).tolist() == [0x7B, 0x7C, 0xFC]
     assert encode([7.5, -7.75, 1e30, -np.inf], FORMATS["fp6_e2m3"]).tolist() == [0x1F, 0x3F, 0x1F, 0x3F]

@@ -33,7 +33,7 @@ def add_pairs(accumulator: FusedAccumulator, pairs, c: int = 0) -> int:
 # Alignment
 
 
-def test_terms_are_truncated_each_on_its_own():
+def test_terms_are_truncated_separately():
     assert add_pairs(fused_accumulator(23), [PLUS, SMALL, SMALL]) == 0x3F800000
     assert add_pairs(fused_accumulator(24), [PLUS, SMALL, SMALL]) == 0x3F800001
     # The alignment keeps the bit; the rounding drops it.
@@ -215,7 +215,7 @@ def test_special_values(pairs, c, result):
     assert add_pairs(fused_accumulator(23), pairs, c) == result
 
 
-def test_special_values_stay_until_the_next_stream():
+def test_special_values_persist_until_the_next_stream():
     accumulator = fused_accumulator(23, fmt="bf16")
     accumulator.accumulate([(0x7F00, 0x3F80)] * 2, first=True)  # Overflow gives an ordinary infinity.
     accumulator.accumulate([], first=False)

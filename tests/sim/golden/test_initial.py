@@ -218,7 +218,7 @@ def test_overflow_of_c_plus_sum():
     assert Run(tile_of(format="int8", rows=2), [1], beats, cycles=12, one=1, stall=range(8)).overflow == "0" * 9 + "111"
 
 
-def test_clear_wins_over_c():
+def test_clear_has_priority_over_c():
     tile = tile_of(rows=2)
     tile.cycle([Offer()], [Offer()] * 2, True, clear=True, c=beat(0x7FC00000, last=True))
     assert not tile.protocol_error

@@ -24,7 +24,7 @@ def test_floats_and_bit_patterns_give_the_same(rng):
     np.testing.assert_allclose(from_floats.c, np.einsum("ktl,rtl->rk", a, b), rtol=0.02, atol=0.02)
 
 
-def test_a_batch_is_its_streams_one_by_one(operands):
+def test_batch_matches_single_streams(operands):
     a, b = operands.finite((6, 2, 7, 4), 0.9), operands.finite((6, 3, 7, 4), 0.3)
     batch = matmul(a, b, CONFIG)
     assert batch.c_bits.shape == (6, 3, 2)

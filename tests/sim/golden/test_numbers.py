@@ -74,7 +74,7 @@ def test_encode_errors():
         encode([-128, 128, -129], FORMATS["int8"])
 
 
-def test_rounding_of_doubles_is_numpys(rng):
+def test_rounding_of_doubles_matches_numpy(rng):
     mantissas = rng.integers(-(2**53), 2**53, 20_000)
     exponents = rng.integers(-230, 90, 20_000)
     with np.errstate(over="ignore", under="ignore"):
@@ -83,7 +83,7 @@ def test_rounding_of_doubles_is_numpys(rng):
     np.testing.assert_array_equal(rounded, expected)
 
 
-def test_rounding_of_wide_sums_is_the_fractions(rng):
+def test_rounding_of_wide_sums_matches_fractions(rng):
     for _ in range(5_000):
         value = int.from_bytes(rng.bytes(13), "little", signed=True) >> int(rng.integers(0, 103))
         exponent = int(rng.integers(-180, 30))

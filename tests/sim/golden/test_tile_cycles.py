@@ -180,7 +180,7 @@ def test_offers_beyond_the_window_are_limited():
     assert tile.control.rows[0].ends == [False, False, False, True]
 
 
-def test_reset_in_the_middle_forgets_everything(drive, operands):
+def test_reset_clears_all_state(drive, operands):
     config = TileConfig(rows=2, columns=2)
     tile = Tile(config)
     streams = operands.streams(config, [5, 9, 3])
@@ -196,7 +196,7 @@ def test_reset_in_the_middle_forgets_everything(drive, operands):
         tile.reset()
 
 
-def test_offers_that_do_not_fit():
+def test_invalid_offers():
     tile = Tile(TileConfig(rows=2, columns=1))
     with pytest.raises(ValueError, match="b must be rows=2 offers, not 1"):
         tile.cycle([Offer()], [Offer()], True)

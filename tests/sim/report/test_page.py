@@ -65,7 +65,7 @@ def test_page_loads_no_external_files(outline: Outline, page: Path) -> None:
     assert page.stat().st_size < 6_000_000
 
 
-def test_every_figure_is_there(outline: Outline) -> None:
+def test_page_contains_every_figure(outline: Outline) -> None:
     identifiers = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
     charts = [

@@ -24,7 +24,7 @@ def test_trace_is_valid_and_small():
                 assert 0.1 < np.abs(record.values(name)).max() < 1e4
 
 
-def test_the_script_records_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_script_records_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Layers, shapes and types of the first step are equal. Values depend on the processor."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:

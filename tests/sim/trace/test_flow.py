@@ -38,7 +38,7 @@ def shapes(flow: Flow, places: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [flow.tensors[place].shape for place in places]
 
 
-class TestWhoReadsWhat:
+class TestReadsAndWrites:
     def test_a_step(self, tmp_path):
         """The flow has all operations between two layers, forward and backward, with their tensors' names."""
         model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
@@ -108,7 +108,7 @@ class TestWhoReadsWhat:
         assert relu.writes[0] in second.reads
         assert first.writes[0] not in second.reads
 
-    def test_views_and_copies_are_the_same_tensor(self, tmp_path):
+    def test_views_and_copies_share_a_tensor(self, tmp_path):
         class Views(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -175,7 +175,7 @@ class TestWhoReadsWhat:
         assert [update.states for update in found.flow.updates] == [2, 2]
 
 
-class TestWhatCannotBeTold:
+class TestExcludedOperations:
     def test_chosen_layers(self, tmp_path):
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
         (step,) = traced(tmp_path, lambda: model(torch.rand(2, 4)).sum().backward(), model=model, layers="0").steps

@@ -140,7 +140,7 @@ def test_equal_arrays_are_stored_once(tmp_path):
     assert trace.check() == 3
 
 
-def test_digest_is_of_the_content(tmp_path):
+def test_digest_depends_on_the_content(tmp_path):
     paths = [make_trace(tmp_path / name) for name in "ab"]
     assert Trace.open(paths[0]).digest == Trace.open(paths[1]).digest
     assert Trace.open(make_trace(tmp_path / "c", steps=(0,))).digest != Trace.open(paths[0]).digest

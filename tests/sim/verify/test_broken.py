@@ -110,7 +110,7 @@ class TestRing:
         sabotage(StagingRing, lambda self: self.window[0].eq(self.window[1]))
         assert reports(run_faulty("staging_ring", config=self.CONFIG), "slot 0 is", "golden has")
 
-    def test_a_step_goes_to_the_slot_of_its_age(self, run_faulty, sabotage):
+    def test_step_is_written_to_the_slot_of_its_age(self, run_faulty, sabotage):
         sabotage(Control, lambda self: self.write.eq(self.entering))
         assert reports(run_faulty("tile", config=self.CONFIG, only="random_traffic"), "golden has")
 

@@ -62,7 +62,7 @@ class TestC:
         sabotage(InitialStore, lambda self: self.wrong_last.eq(0))
         assert reports(run_quick("tile", VOLTA, only="wrong_last"), "protocol_error is 0", "golden has 1")
 
-    def test_last_is_wanted_on_every_beat(self, run_quick, sabotage):
+    def test_last_is_required_on_every_beat(self, run_quick, sabotage):
         sabotage(InitialStore, lambda self: self.wrong_last.eq(self.c.valid & ~self.c.payload.last))
         assert reports(run_quick("tile", INT8, only="single_steps"), "protocol_error is 1", "golden has 0")
 

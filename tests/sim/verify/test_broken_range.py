@@ -128,7 +128,7 @@ class TestTop:
         assert reports(run_quick(bench), "golden has")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
-    def test_sign_is_that_of_the_bit_below(self, bench, run_quick, sabotage):
+    def test_sign_from_the_bit_below(self, bench, run_quick, sabotage):
         sabotage(ExactAccumulator, lambda self, inside: inside["accumulated_next"].number[-1].eq(inside["grown"][-3]))
         assert reports(run_quick(bench), "golden has")
 

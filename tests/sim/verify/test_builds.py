@@ -60,7 +60,7 @@ def bench(verilog: Path, folder: Path, config: TileConfig = CONFIG) -> BenchResu
 
 @pytest.mark.sampled(5)
 @needs_verilator
-class TestKept:
+class TestCachedBuilds:
     def test_a_second_verify_builds_nothing(self, ran):
         for expected in (["verilator", "make"], []):
             ran.clear()

@@ -137,7 +137,7 @@ def test_verilator(folder: Path) -> None:
     assert "FAIL: " in run.stdout
 
 
-def test_commands_are_what_the_tests_run(small: Path) -> None:
+def test_documented_commands_match_the_tests(small: Path) -> None:
     text = (small / "mine_core_tb.v").read_text()
     assert "//   $ iverilog -o bench mine_core_tb.v mine.v mine_memories.v && vvp -n bench\n" in text
     assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)

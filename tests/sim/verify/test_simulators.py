@@ -126,7 +126,7 @@ class TestBuilds:
 
 @pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 class TestRuns:
-    def test_passes_with_the_seed_it_is_given(self, tmp_path):
+    def test_passes_with_a_seed(self, tmp_path):
         generate(SMALL, tmp_path)
         found = run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", seed=42, effort=0.05, simulator="icarus")
         assert found.passed
@@ -152,7 +152,7 @@ class TestRuns:
         found = run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", effort=0.05, simulator="icarus")
         assert (found.tests, found.passed) == (0, False)
 
-    def test_module_that_is_not_there(self, tmp_path):
+    def test_missing_module(self, tmp_path):
         """The run has no passed results, not even from an earlier run."""
         generate(SMALL, tmp_path)
         folder, sources = tmp_path / "run", [tmp_path / "tensordash.v"]

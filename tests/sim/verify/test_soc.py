@@ -113,7 +113,7 @@ def test_lint_passes_and_finds_a_fault(icarus: Path, tmp_path: Path) -> None:
 
 
 @needs_icarus
-def test_pins_are_those_of_the_board_s_top(icarus: Path, tmp_path: Path) -> None:
+def test_pins_match_the_top_of_the_board(icarus: Path, tmp_path: Path) -> None:
     """Each bit of a port has its own site. The top module compiles with the system."""
     located = re.findall(
         r'^LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";$', (icarus / "soc_ulx3s.lpf").read_text(), re.MULTILINE

@@ -134,7 +134,7 @@ def test_verilator(name: str, tmp_path: Path) -> None:
     assert "FAIL: " in run.stdout
 
 
-def test_icarus_command_is_what_the_tests_run(small: Path) -> None:
+def test_documented_icarus_command_matches_the_tests(small: Path) -> None:
     text = (small / "mine_tile_tb.v").read_text()
     assert "//   $ iverilog -o bench mine_tile_tb.v mine.v && vvp -n bench\n" in text
     assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)

@@ -73,7 +73,7 @@ def rows_read(layer, scratchpad_kib: int) -> float:
 
 
 class TestBanks:
-    def test_windows_side_by_side_share_what_they_read(self):
+    def test_adjacent_windows_share_reads(self):
         """Four windows in a row read three rows of six positions, not four times nine."""
         traffic = on_chip(ChipConfig())
         assert traffic.rows == 4 * 3 * 6 * VALUES

@@ -38,7 +38,7 @@ def clustered() -> Workload:
 
 
 @pytest.mark.parametrize("row_order", ["natural", "density"])
-def test_all_passes_of_a_trace_are_its_cycles(trace, row_order):
+def test_all_passes_match_the_cycles_of_the_trace(trace, row_order):
     """Compare with a single tile's cycles, operation by operation."""
     machine = Machine(PAPER, ChipConfig(tiles=1), row_order=row_order)
     for record in list(trace.records)[:4]:
@@ -91,7 +91,7 @@ def test_starts_are_valid(lanes, depth, options):
 
 
 @pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
-def test_rings_stay_rings(lanes, depth, sources):
+def test_search_keeps_rings(lanes, depth, sources):
     """All tried patterns have the same lane offsets at every step, which a ring requires."""
     structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
     words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)

@@ -215,7 +215,7 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
-def test_fused_attention_is_its_parts(tmp_path):
+def test_fused_attention_equals_its_parts(tmp_path):
     """Fused attention has the products of separate attention, with softmax between them."""
     graphs = []
     for fused in (False, True):
@@ -333,14 +333,14 @@ def test_unread_gradients_are_outputs(tmp_path):
     assert [tensor.values for tensor in graph.tensors.values() if tensor.wanted] == [32]
 
 
-def test_joined_samples_count_as_a_whole_only(tmp_path):
+def test_joined_samples_are_not_divided(tmp_path):
     step = recorded(tmp_path, nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2)), torch.rand(4, 8))
     apart = [record.geometry.macs + (record.operation == "AxG") for record in step.records]
     nodes = step_graph(step, cycles(step), apart).nodes
     assert {node.name: node.apart for node in nodes.values() if node.apart} == {"1.AxG": 33, "0.AxG": 129}
 
 
-class TestWrong:
+class TestErrors:
     def test_an_older_trace(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"step 1 must have its flow recorded: by `tensordash trace` since"):

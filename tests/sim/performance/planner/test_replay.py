@@ -211,7 +211,7 @@ def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
             replay(plan)
 
 
-def test_weights_that_come_too_late() -> None:
+def test_weights_that_are_loaded_too_late() -> None:
     graph = chain()
     nodes = [replace(node, reads=("x", "W")) if node.name == "relu" else node for node in graph.nodes.values()]
     plan = plan_step(Graph(graph.tensors.values(), nodes, graph.axes), budget(1000), ())

@@ -37,11 +37,11 @@ def record(job, failure: str | None = None) -> Record:
 def ran(monkeypatch):
     """Replace jobs by stubs that end immediately, `stop` or `fail`; return the indices of jobs that ran."""
 
-    class Ran(list):
+    class RanJobs(list):
         stop: int | None = None
         fail: int | None = None
 
-    jobs = Ran()
+    jobs = RanJobs()
 
     def run(job, folder: Path, *, simulator: str) -> Record:
         folder.mkdir()
@@ -54,7 +54,7 @@ def ran(monkeypatch):
     return jobs
 
 
-def test_an_interrupted_campaign_goes_on(tmp_path, ran):
+def test_interrupted_campaign_continues(tmp_path, ran):
     first = Campaign(tmp_path, 5, POSITIONS)
     assert len(first.jobs) >= 4
     ran.stop = 2
