@@ -99,7 +99,7 @@ def test_invalid_arguments(
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of traces for `--traces`: a network with many zeros, and a network without zeros."""
     folder = tmp_path_factory.mktemp("own")
     layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
@@ -115,8 +115,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OWN = ("--scale", "tiny", "--no-synth", "--jobs", "1", "-o", "out", "--json")
 
 
-def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("fig8", "--traces", str(own), *OWN) == 0
+def test_own_networks_are_used(own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("fig8", "--traces", str(own_traces), *OWN) == 0
     (figure,) = json.loads(capsys.readouterr().out)
     speedups = {point["x"]: point["ours"] for point in figure["points"] if point["series"] == "all"}
     assert list(speedups) == ["full", "mine", "mean"]
@@ -126,11 +126,11 @@ def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFi
     assert "Means are over full, mine: none of the paper's networks is recorded." in figure["notes"]
 
 
-def test_notes_match_the_figures(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_match_the_figures(own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fewer zeros explain a smaller speedup, but not a larger one."""
     for network, fewer in (("full", True), ("mine", False)):
         (folder / network).mkdir()
-        shutil.copytree(own / f"{network}.trace", folder / network / f"{network}.trace")
+        shutil.copytree(own_traces / f"{network}.trace", folder / network / f"{network}.trace")
         assert call("fig1", "fig8", "fig9", "--traces", network, *OWN) == 0
         figures = json.loads(capsys.readouterr().out)
         notes = " ".join(note for figure in figures for note in figure["notes"])
@@ -139,15 +139,17 @@ def test_notes_match_the_figures(own: Path, folder: Path, capsys: pytest.Capture
         assert "first steps" not in notes
 
 
-def test_trace_named_like_a_network_of_the_paper(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(own / "full.trace", folder / "traces" / "bert.trace")
+def test_trace_named_like_a_network_of_the_paper(
+    own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(own_traces / "full.trace", folder / "traces" / "bert.trace")
     assert call("fig1", "--traces", "traces", *OWN) == 0
     (figure,) = json.loads(capsys.readouterr().out)
     point = next(point for point in figure["points"] if point["series"] == "all")
     assert (point["x"], point["paper"]) == ("bert.trace", None)
 
 
-def test_missing_traces_are_errors(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_traces_are_errors(own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "empty").mkdir()
     conditions = {"model": "ncf", "scale": "full"}
     with TraceWriter(folder / "wrong" / "ncf.trace", conditions=conditions) as writer, writer.step(0):
@@ -155,7 +157,7 @@ def test_missing_traces_are_errors(own: Path, folder: Path, capsys: pytest.Captu
     for traces, message in (
         ("empty", "empty is a folder without any"),
         ("missing", "missing is missing"),
-        (str(own / "mine.trace"), "mine.trace is a trace itself"),
+        (str(own_traces / "mine.trace"), "mine.trace is a trace itself"),
         ("wrong", "wrong is a folder with none of scale tiny: left out ncf.trace (scale full)"),
     ):
         assert call("fig8", "--traces", traces, *OWN) == 2

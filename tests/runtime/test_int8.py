@@ -29,7 +29,7 @@ def quantise(values: NDArray, power: int) -> NDArray[np.int64]:
     return np.clip(np.rint(np.ldexp(values.astype(np.float64), power)), -128, 127).astype(np.int64)
 
 
-def narrow(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+def round_to_int8(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     """Return sums times a power of two as int8, rounded to nearest even and saturated."""
     return np.clip(np.rint(np.ldexp(sums.astype(np.float64), scale)), -128, 127).astype(np.int64)
 
@@ -73,9 +73,9 @@ class IntegerCnn:
     def in_numpy(self, name: str, a: NDArray) -> NDArray:
         w, bias = self.weights[name], self.biases[name]
         sums = a @ w.T + bias if w.ndim == 2 else convolve(a, w, name == "conv1") + bias[:, None, None]
-        return narrow(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
+        return round_to_int8(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
 
-    def on(self, device: Device, name: str, a: NDArray) -> NDArray:
+    def run_layer(self, device: Device, name: str, a: NDArray) -> NDArray:
         w = self.weights[name]
         tensors = {"A": a.astype(np.int8), "W": w.astype(np.int8)}
         geometry: Geometry
@@ -116,7 +116,7 @@ def test_inference_of_the_digits_cnn(backend):
     network = IntegerCnn(task.model, images)
     expected = network.scores(images, network.in_numpy)
     with Device("core-int8", backend) as device:
-        found = network.scores(images, lambda name, a: network.on(device, name, a))
+        found = network.scores(images, lambda name, a: network.run_layer(device, name, a))
     np.testing.assert_array_equal(found, expected)
     if backend == "emulator":
         with torch.no_grad():

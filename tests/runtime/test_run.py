@@ -105,29 +105,29 @@ def test_speedup_matches_the_cycle_simulator() -> None:
 
 
 @pytest.fixture(scope="module")
-def of_a_tile() -> Run:
+def tile_run() -> Run:
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
     with Device(core.tile) as device:
         return train(device)
 
 
-def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
-    totals = of_a_tile.totals()
+def test_a_tile_has_cycles_and_no_traffic(tile_run: Run) -> None:
+    totals = tile_run.totals()
     assert totals.traffic == 0
-    assert totals.dense_cycles == sum(each.executed.dense for each in of_a_tile.contractions)
+    assert totals.dense_cycles == sum(each.executed.dense for each in tile_run.contractions)
     assert totals.dense_cycles > totals.cycles > 0
 
 
-def test_tile_speedup_in_a_core_equals_the_speedup_of_the_tile(run: Run, of_a_tile: Run) -> None:
+def test_tile_speedup_in_a_core_equals_the_speedup_of_the_tile(run: Run, tile_run: Run) -> None:
     """The tile's speedup in a core equals the speedup of the tile alone, without memory."""
-    totals, alone = run.totals(), of_a_tile.totals()
+    totals, alone = run.totals(), tile_run.totals()
     assert totals.dense_tile_cycles == alone.dense_cycles
     assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # Each is rounded.
     assert totals.tile_speedup == pytest.approx(totals.dense_tile_cycles / totals.tile_cycles) != totals.speedup
     document = run.to_json()
     assert document["totals"]["tile_speedup"] == round(totals.tile_speedup, 4)
-    for each, alike in zip(document["contractions"], of_a_tile.to_json()["contractions"], strict=True):
+    for each, alike in zip(document["contractions"], tile_run.to_json()["contractions"], strict=True):
         assert each["tile_speedup"] == alike["tile_speedup"]
         assert alike["tile_speedup"] == pytest.approx(
             alike["dense_cycles"] / alike["cycles"], rel=0.05

@@ -56,17 +56,17 @@ def test_changed_figures_change_the_pages(bench, pages, results):
         pytest.param("staging_buffer", marks=pytest.mark.slow),
     ],
 )
-def test_remapped_modules_match_the_page(role, results, fresh):
+def test_remapped_modules_match_the_page(role, results, remap):
     stored = results["paper"]["modules"][f"tensordash_{role}"]
-    mapped, gate_area = fresh(load_preset("paper"), f"tensordash_{role}")
+    mapped, gate_area = remap(load_preset("paper"), f"tensordash_{role}")
     assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (stored["area_um2"], stored["delay_ns"]), HOW
     assert round(mapped.area_um2 / gate_area, 3) == stored["ge"]
 
 
-def test_remapped_compute_core_matches_the_page(results, fresh):
+def test_remapped_compute_core_matches_the_page(results, remap):
     (stored,) = [core for core in results["numerics"]["cores"] if core["format"]["a"] == "int8"]
     tile = replace(load_preset("dense"), rows=1, columns=1, format="int8")
-    mapped, _ = fresh(tile, "tensordash_pe")
+    mapped, _ = remap(tile, "tensordash_pe")
     assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (stored["area_um2"], stored["delay_ns"]), HOW
 
 
@@ -77,7 +77,7 @@ def test_figures_are_of_the_current_verilog(bench, capsys):
 
 
 @pytest.fixture
-def fresh(tmp_path, monkeypatch):
+def remap(tmp_path, monkeypatch):
     """Return a function that maps a module of a tile, with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 

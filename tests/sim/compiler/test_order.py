@@ -69,7 +69,7 @@ def test_descriptors_that_race(first, second, meet):
     assert bool(find_races(CONFIG, program.descriptors)) == meet
 
 
-def meets(one, other):
+def conflicts(one, other):
     """Return whether one footprint writes a place that the other reads or writes."""
     both = [(one.reads, other.writes), (one.writes, other.reads), (one.writes, other.writes)]
     if any(places & second.get(name, 0) for first, second in both for name, places in first.items()):
@@ -102,7 +102,7 @@ R, W = False, True
 )
 def test_conflicting_footprints(first, second, meet):
     """Footprints conflict, in either order, if one writes what the other reads or writes. Range ends are exclusive."""
-    assert meets(first, second) == meets(second, first) == meet
+    assert conflicts(first, second) == conflicts(second, first) == meet
     if any(is_written != (each.unit == "store") for each in (first, second) for *_, is_written in each.memory):
         return  # The search derives from the unit whether memory is written.
     for both in (first, second), (second, first):
@@ -256,7 +256,7 @@ def test_races_match_conflicting_footprints(seed):
     tasks = [(k, place) for k, bits in enumerate(bare) for place in footprints(CONFIG, bits)]
     pairs = [(one, other) for k, other in enumerate(tasks) for one in tasks[:k] if one[1].unit != other[1].unit]
     meeting = {
-        ((one, first.unit), (other, second.unit)) for (one, first), (other, second) in pairs if meets(first, second)
+        ((one, first.unit), (other, second.unit)) for (one, first), (other, second) in pairs if conflicts(first, second)
     }
     assert meeting
     assert {(race.first, race.second) for race in find_races(CONFIG, bare)} == meeting

@@ -32,13 +32,13 @@ def draw_operands(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarr
     return operands
 
 
-def by_hand(
+def reference_results(
     layer: Layer, operation: str, values: dict[str, np.ndarray], kinds: dict[str, str], filled: int
 ) -> np.ndarray:
-    """Compute each result from its two vectors, which `meet` lists as pairs."""
+    """Compute each result from its two vectors, which `list_pairs` lists as pairs."""
     out = np.zeros(layer.whole_shape({"AxW": "G", "WxG": "A", "AxG": "W"}[operation]))
     for index in np.ndindex(out.shape):
-        pairs = list(meet(layer, operation, values, index, filled))
+        pairs = list(list_pairs(layer, operation, values, index, filled))
         sides = []
         for which, name in enumerate(OPERANDS[operation]):
             vector = np.array([pair[which] for pair in pairs])
@@ -50,7 +50,7 @@ def by_hand(
     return out
 
 
-def meet(layer, operation, values, index, filled):
+def list_pairs(layer, operation, values, index, filled):
     """Yield pairs in the order of a stream, with zeros where channels or filters are padded."""
     lead, index = (index[:1], index[1:]) if layer.products > 1 else ((), index)
     first, second = (values[name][lead] if lead else values[name] for name in OPERANDS[operation])
@@ -102,13 +102,13 @@ def test_results_match_explicit_vectors(name, operation, which):
     # Exact sums are rounded once, and their products with the tensors' scales once more.
     results = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
-    expected = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
+    expected = reference_results(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
     # The reference adds in float64, whose error after cancellation depends on the machine.
     np.testing.assert_allclose(results, expected, rtol=3e-7, atol=1e-13 * np.abs(expected).max())
     # Fused sums are wide enough for these numbers.
     results = contract_scaled(WIDE, layer, operation, rows, values)
     kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
-    expected = by_hand(layer, operation, values, kinds, WIDE.lanes)
+    expected = reference_results(layer, operation, values, kinds, WIDE.lanes)
     np.testing.assert_allclose(results, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
 
 

@@ -17,7 +17,7 @@ def beat(value: int, last: bool = True) -> Beat:
     return Beat(((value,),), last)
 
 
-def shown(flags) -> str:
+def flag_string(flags) -> str:
     return "".join("01"[flag] for flag in flags)
 
 
@@ -45,8 +45,8 @@ class Run:
 
     def __getattr__(self, name):
         if name == "schedules":
-            return shown(seen.schedule_made for seen in self.outputs)
-        return shown(getattr(seen, name) for seen in self.outputs)
+            return flag_string(seen.schedule_made for seen in self.outputs)
+        return flag_string(getattr(seen, name) for seen in self.outputs)
 
 
 # When streams start

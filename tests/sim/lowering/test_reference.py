@@ -10,7 +10,7 @@ from .geometries import convolution
 from .reference import FRAGMENT, OUTSIDE, multiply_out, reference_streams
 
 
-def meetings(layer: Convolution):
+def multiplications(layer: Convolution):
     """Yield the indices of A, W and G for every multiplication of the forward pass inside the tensors."""
     reached = layer.in_channels // layer.groups
     for n, *out in np.ndindex(layer.batch, *layer.out_size):
@@ -25,13 +25,13 @@ def meetings(layer: Convolution):
                     yield (n, first + c, *place), (f, c, *tap), (n, f, *out)
 
 
-def directly(layer: Geometry, operation: Operation, values: dict[str, np.ndarray]) -> np.ndarray:
+def reference_result(layer: Geometry, operation: Operation, values: dict[str, np.ndarray]) -> np.ndarray:
     if isinstance(layer, MatrixProduct):
         axes = {"A": "bnc", "W": "bfc", "G": "bnf"}
         subscripts = f"{axes[operation.left]},{axes[operation.right]}->{axes[operation.output]}"
         return np.einsum(subscripts, values[operation.left], values[operation.right])
     result = np.zeros(layer.shapes[operation.output], np.int64)
-    for indices in meetings(layer):
+    for indices in multiplications(layer):
         at = dict(zip("AWG", indices, strict=True))
         left, right = values[operation.left], values[operation.right]
         result[at[operation.output]] += left[at[operation.left]] * right[at[operation.right]]
@@ -59,7 +59,7 @@ def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndar
 class TestMultiplyOut:
     def test_streams_match_the_definition(self, geometry, values, lanes, operation):
         found = multiply_out(geometry, operation, values, lanes)
-        np.testing.assert_array_equal(found, directly(geometry, operation, values))
+        np.testing.assert_array_equal(found, reference_result(geometry, operation, values))
 
     def test_streams_match_pytorch(self, geometry, values, lanes, operation):
         found = multiply_out(geometry, operation, values, lanes)

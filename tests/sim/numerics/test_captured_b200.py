@@ -40,11 +40,11 @@ def half(values: Values) -> Values:
     return values.astype(np.float16).astype(float)
 
 
-def single(values: Values) -> Values:
+def round_to_fp32(values: Values) -> Values:
     return values.astype(np.float32).astype(float)
 
 
-def cut(values: Values) -> Values:
+def truncate_to_fp32(values: Values) -> Values:
     """Round to FP32 toward zero."""
     near = values.astype(np.float32)
     return np.where(abs(near.astype(float)) > abs(values), np.nextafter(near, np.float32(0)), near).astype(float)
@@ -53,14 +53,14 @@ def cut(values: Values) -> Values:
 def test_captured_results_determine_the_sums():
     """Exactly one multiple of 2^-18 gives the captured FP32 result."""
     near = SUMS[:, None] + np.arange(-8, 9) * LAST
-    assert np.array_equal((single(near + C[:, None]) == FP32[:, None]).sum(1), np.ones(len(SUMS)))
+    assert np.array_equal((round_to_fp32(near + C[:, None]) == FP32[:, None]).sum(1), np.ones(len(SUMS)))
 
 
 @pytest.mark.parametrize(
     ("model", "agree"),
     [
-        (lambda sums: single(single(sums) + C), 50),  # adds C to the rounded sum, to nearest
-        (lambda sums: cut(sums + C), 29),  # adds C with the products and truncates, as in older GPUs
+        (lambda sums: round_to_fp32(round_to_fp32(sums) + C), 50),  # adds C to the rounded sum, to nearest
+        (lambda sums: truncate_to_fp32(sums + C), 29),  # adds C with the products and truncates, as in older GPUs
     ],
 )
 def test_fp32_results(model: Callable[[Values], Values], agree: int):

@@ -79,7 +79,7 @@ def choose(page: "Page", run: ScheduleRun) -> None:
     page.select_option("#viewer-run", label=run.title)
 
 
-def shown(page: "Page", name: str) -> str:
+def viewer_text(page: "Page", name: str) -> str:
     return page.inner_text(f"#viewer-{name}")
 
 
@@ -108,9 +108,14 @@ def test_viewer_counts_match_the_simulator(viewer: "Page", runs: dict[str, Sched
         choose(viewer, run)
         cycles = len(viewer.evaluate(STEP_TO_THE_END))
         assert cycles == run.simulated_cycles == run.counters.cycles
-        assert shown(viewer, "cycle") == shown(viewer, "cycles") == shown(viewer, "simulated") == str(cycles)
-        assert shown(viewer, "steps") == shown(viewer, "total") == str(run.counters.steps)
-        assert shown(viewer, "speedup") == f"{run.counters.steps / cycles:.2f}\N{MULTIPLICATION SIGN}"
+        assert (
+            viewer_text(viewer, "cycle")
+            == viewer_text(viewer, "cycles")
+            == viewer_text(viewer, "simulated")
+            == str(cycles)
+        )
+        assert viewer_text(viewer, "steps") == viewer_text(viewer, "total") == str(run.counters.steps)
+        assert viewer_text(viewer, "speedup") == f"{run.counters.steps / cycles:.2f}\N{MULTIPLICATION SIGN}"
         waited = viewer.locator(".panel .badge.sum").all_inner_texts()
         assert waited == [f"waited {wait}" for wait in run.counters.row_wait]
 
@@ -141,25 +146,25 @@ def test_viewer_keyboard_navigation(viewer: "Page", runs: dict[str, ScheduleRun]
     run = runs["real"]
     choose(viewer, run)
     last = str(run.counters.cycles)
-    assert shown(viewer, "cycle") == "1"
+    assert viewer_text(viewer, "cycle") == "1"
     assert viewer.get_attribute("#viewer-back", "aria-disabled") == "true"
     viewer.focus("#viewer-next")
     for key, cycle in (("End", last), ("ArrowLeft", str(run.counters.cycles - 1)), ("Home", "1"), ("ArrowRight", "2")):
         viewer.keyboard.press(key)
-        assert shown(viewer, "cycle") == cycle
+        assert viewer_text(viewer, "cycle") == cycle
     viewer.fill("#viewer-slider", "5")
-    assert shown(viewer, "cycle") == "5"
+    assert viewer_text(viewer, "cycle") == "5"
     viewer.select_option("#viewer-speed", "30")
     viewer.click("#viewer-play")
     assert viewer.get_attribute("#viewer-play", "aria-label") == "Pause"
     viewer.wait_for_selector("#viewer-play[aria-label=Play]")
-    assert shown(viewer, "cycle") == last
+    assert viewer_text(viewer, "cycle") == last
     viewer.click("#viewer-play")  # The run starts in the first cycle.
     viewer.click("#viewer-play")
-    stopped = shown(viewer, "cycle")
+    stopped = viewer_text(viewer, "cycle")
     assert int(stopped) < run.counters.cycles
     viewer.locator("#viewer-waits").click(position={"x": 1, "y": 5})
-    assert shown(viewer, "cycle") == "1"
+    assert viewer_text(viewer, "cycle") == "1"
 
 
 def test_options_of_a_selected_lane(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
@@ -209,19 +214,19 @@ def test_empty_cells_sort_last(figures: "Page") -> None:
 
 
 def test_theme_is_switched(figures: "Page") -> None:
-    def look() -> tuple[str, str]:
+    def colors_of_page() -> tuple[str, str]:
         axis = "getComputedStyle(document.querySelector('#fig15 .xtitle')).fill"
         return figures.evaluate("getComputedStyle(document.body).backgroundColor"), figures.evaluate(axis)
 
-    light = look()
+    light = colors_of_page()
     figures.click("#theme")
-    assert look() == light  # The system's theme is light.
+    assert colors_of_page() == light  # The system's theme is light.
     figures.click("#theme")
-    dark = look()
+    dark = colors_of_page()
     assert dark[0] != light[0]
     assert dark[1] != light[1]
     figures.click("#theme")
-    assert look() == light
+    assert colors_of_page() == light
 
 
 def test_no_button_sends_anything(figures: "Page") -> None:
@@ -321,11 +326,11 @@ def test_arrow_keys_need_no_click(browser: "Browser", page: Path, schedules_page
     for path, alone in ((page, False), (schedules_page, True)):
         tab = OpenPage(browser, path)
         tab.page.keyboard.press("ArrowRight")
-        assert shown(tab.page, "cycle") == ("2" if alone else "1"), "it is not in sight among figures"
+        assert viewer_text(tab.page, "cycle") == ("2" if alone else "1"), "it is not in sight among figures"
         tab.page.locator("#viewer-windows").scroll_into_view_if_needed()
-        before = int(shown(tab.page, "cycle"))
+        before = int(viewer_text(tab.page, "cycle"))
         tab.page.keyboard.press("ArrowRight")
-        assert shown(tab.page, "cycle") == str(before + 1)
+        assert viewer_text(tab.page, "cycle") == str(before + 1)
         tab.page.keyboard.press("End")
-        assert (shown(tab.page, "cycle") == shown(tab.page, "cycles")) == alone
+        assert (viewer_text(tab.page, "cycle") == viewer_text(tab.page, "cycles")) == alone
         tab.close()

@@ -25,14 +25,14 @@ from .running import Running, full_arrays
 from .steps import budget, perceptron
 
 
-def upto(count: int) -> tuple[str, ...]:
+def first_measures(count: int) -> tuple[str, ...]:
     return tuple(MEASURES)[:count]
 
 
 @pytest.mark.parametrize(("count", "kib"), [*product(range(len(MEASURES)), (12, 40, 120, 1000))])
 def test_a_plan_computes_the_step(count: int, kib: float) -> None:
     graph = perceptron()
-    plan = plan_step(graph, budget(kib), upto(count))
+    plan = plan_step(graph, budget(kib), first_measures(count))
     expected = full_arrays(graph)
     running = Running(plan)
     running.run()
@@ -50,7 +50,7 @@ def test_measures_do_not_add_cycles(density: float, kib: float, rate: float) -> 
     """Each measure costs at most 5%, where loads have no work to overlap with."""
     cycles = []
     for count in range(len(MEASURES) + 1):
-        plan = plan_step(perceptron(density), budget(kib, rate), upto(count))
+        plan = plan_step(perceptron(density), budget(kib, rate), first_measures(count))
         checked = replay(plan)
         assert checked.fullest <= kib * 1024
         assert plan.cycles >= 0.999 * max(checked.tile_cycles, (checked.loads + checked.stores) / rate)

@@ -48,7 +48,7 @@ def cycles(step: Step) -> list[int]:
     return [record.geometry.macs for record in step.records]
 
 
-def one(geometry, operation, kind) -> tuple[int, int]:
+def macs_of(geometry, operation, kind) -> tuple[int, int]:
     return geometry.macs, 0
 
 
@@ -141,9 +141,9 @@ def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
 @pytest.mark.parametrize(
     ("model", "own"),
     [
-        (lambda: VGG16(32, 16), lambda: vgg16(IMAGES, 0.0, one, size=32, thin=16)),
+        (lambda: VGG16(32, 16), lambda: vgg16(IMAGES, 0.0, macs_of, size=32, thin=16)),
         pytest.param(
-            lambda: ResNet50(16), lambda: resnet50(IMAGES, 0.0, one, size=64, thin=16), marks=pytest.mark.slow
+            lambda: ResNet50(16), lambda: resnet50(IMAGES, 0.0, macs_of, size=64, thin=16), marks=pytest.mark.slow
         ),
     ],
     ids=["vgg16", "resnet50"],
@@ -168,7 +168,7 @@ def test_nodes_between_products(tmp_path):
     """Each node of normalization, ReLU and pooling reads and writes the same as the derived node."""
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
-    writer = GraphWriter({"samples": IMAGES}, one)
+    writer = GraphWriter({"samples": IMAGES}, macs_of)
     x = writer.add_input("x", IMAGES * 3 * 64, axes={"samples"})
     x = writer.product("conv", convolution(IMAGES, 3, 8, 8, 3), x, axis="samples", density=1.0, kind="convolution")
     x = writer.norm("norm", x, sums=8, over=set(), axis="samples")
