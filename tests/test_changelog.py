@@ -1,4 +1,4 @@
-"""CHANGELOG.md has short releases, and the newest one is the version of the package."""
+"""Test that CHANGELOG.md has short releases, and that the newest matches the version of the package."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and the pages on extensions name existing things; the forms and workflows are YAML."""
+"""Test that CONTRIBUTING.md and the pages on extensions name existing files, commands and constants."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""docs/core.md has the tables and an example of registers and descriptors, and the pictures of the golden core."""
+"""Test the tables, examples and pictures of docs/core.md."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The base install runs without extras. A command that lacks an extra names it immediately, in one line."""
+"""Test that the base install runs without extras, and that commands name the extra that they lack."""
 
 import ast
 import json

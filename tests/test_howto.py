@@ -1,4 +1,4 @@
-"""The how-to pages and the page on when skipping pays show the output of their commands, and working code."""
+"""Test that the how-to pages show working code and the output of their commands."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""docs/integration.md and docs/ports.md agree with the design."""
+"""Test that docs/integration.md and docs/ports.md match the design."""
 
 import json
 import re

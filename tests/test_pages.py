@@ -1,4 +1,4 @@
-"""Pages have short sentences, valid links, and commands with existing options."""
+"""Test that pages have short sentences, valid links, and commands with existing options."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""README and its linked pages are correct: configuration, Python, commands, links, figures."""
+"""Test README and its linked pages: configuration, Python, commands, links, figures."""
 
 import re
 import runpy

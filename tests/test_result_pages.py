@@ -1,4 +1,4 @@
-"""The tables of training and of mutants agree with their data files and with the code."""
+"""Test that the tables of training and of mutants match their data files and the code."""
 
 import re
 import subprocess

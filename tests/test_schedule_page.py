@@ -1,4 +1,4 @@
-"""docs/how-the-schedule-works.md has the scheduler's pictures and table."""
+"""Test the pictures, example and tables of docs/how-the-schedule-works.md."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and its tutorials show the commands' output."""
+"""Test that the site builds without a warning, and that its tutorials show the commands' output."""
 
 import html
 import re

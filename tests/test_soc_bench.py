@@ -1,4 +1,4 @@
-"""`make soc-demo` exits with 1 at a difference, and the pages have the figures of `docs/soc.json`."""
+"""Test that `make soc-demo` exits with 1 at a difference, and that the pages match docs/soc.json."""
 
 import sys
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The counts of `bench/verilog.py` on small texts."""
+"""Test the counts of `bench/verilog.py` on small texts."""
 
 import importlib.util
 from pathlib import Path

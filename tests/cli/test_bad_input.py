@@ -1,4 +1,4 @@
-"""Wrong use or input ends with exit status 2 and one line with the error and the allowed values; no file changes."""
+"""Test that wrong input ends with exit status 2, one line with the error and the allowed values, and no file."""
 
 import re
 import shlex

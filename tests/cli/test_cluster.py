@@ -1,4 +1,4 @@
-"""Campaigns on a Dask cluster: results are in DIR, where the same command finds them without the cluster."""
+"""Test campaigns on a Dask cluster, whose results the same command finds later without the cluster."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The commands as a user calls them."""
+"""Test the commands as a user calls them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`tensordash data` as a user calls it, with faked downloads."""
+"""Test `tensordash data` with simulated downloads."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tensordash evaluate` as a user calls it."""
+"""Test `tensordash evaluate`."""
 
 import json
 import shutil

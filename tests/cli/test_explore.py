@@ -1,4 +1,4 @@
-"""`tensordash explore` as a user runs it."""
+"""Test `tensordash explore`."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that do not fit on the disk: status 2, one line that names the file, and no partial file."""
+"""Test that files beyond the disk's size give status 2, one line with the file's name, and no partial file."""
 
 import errno
 import os

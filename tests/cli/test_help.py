@@ -1,4 +1,4 @@
-"""Help texts: groups, full summaries, valid examples, and an explanation of every option."""
+"""Test help texts: groups, complete summaries, valid examples, and an explanation of every option."""
 
 import shlex
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Without a writable cache folder, commands print one line about the folder, and run."""
+"""Test that commands without a writable cache folder print one line about the folder, and run."""
 
 import os
 import subprocess

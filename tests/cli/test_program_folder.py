@@ -1,4 +1,4 @@
-"""`tensordash compile` and `tensordash run` as a user calls them."""
+"""Test `tensordash compile` and `tensordash run`."""
 
 import json
 from pathlib import Path

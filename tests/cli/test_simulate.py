@@ -1,4 +1,4 @@
-"""`tensordash simulate` as a user calls it."""
+"""Test `tensordash simulate` on traces."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""`tensordash simulate` on one stream and on random streams, as a user calls it."""
+"""Test `tensordash simulate` on one stream and on random streams."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tensordash trace` as a user calls it."""
+"""Test `tensordash trace` on scripts."""
 
 import json
 import re

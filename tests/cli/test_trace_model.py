@@ -1,4 +1,4 @@
-"""`tensordash trace --model` as a user calls it, and commands on its trace."""
+"""Test `tensordash trace --model`, and commands that read its trace."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`tensordash train` and `tensordash map` as a user calls them."""
+"""Test `tensordash train` and `tensordash map`."""
 
 import json
 from pathlib import Path

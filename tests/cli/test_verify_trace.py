@@ -1,4 +1,4 @@
-"""`tensordash verify --trace`: a recorded layer through the emitted Verilog."""
+"""Test that `tensordash verify --trace` runs a recorded layer on the emitted Verilog."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rules of AXI: each can apply, and the sides do not contradict each other."""
+"""Test the rules of AXI: each can apply, and the two sides do not contradict each other."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The proofs cover every bit of 16-bit sums: they find faults inside the accumulator and the rounder.
+"""Test that the proofs find faults inside the accumulator and the rounder in every bit of 16-bit sums.
 
 `test_proofs.py` proves the sound components.
 """

@@ -1,4 +1,4 @@
-"""Handwritten faults: their entries match the sources, and the campaign classifies them."""
+"""Test that handwritten faults match the sources, and that the campaign classifies them."""
 
 import json
 import re

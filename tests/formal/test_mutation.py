@@ -1,4 +1,4 @@
-"""Mutants are built, killed, proven equivalent or reported as survivors."""
+"""Test that mutants are built, killed, proven equivalent or reported as survivors."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""docs/proofs.md and docs/verification.md have the properties that the proofs claim."""
+"""Test that docs/proofs.md and docs/verification.md list the claims and results of the proofs."""
 
 from importlib import import_module
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""The proof framework proves true properties of a toy component and refutes false ones."""
+"""Test that the proof framework proves true properties of a toy component and refutes false ones."""
 
 import json
 import os

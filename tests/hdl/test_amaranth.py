@@ -1,4 +1,4 @@
-"""The Amaranth models in Amaranth's simulator, compared with golden numbers and schedules."""
+"""Compare the Amaranth models in Amaranth's simulator with golden numbers and schedules."""
 
 from itertools import product
 from random import Random

@@ -1,4 +1,4 @@
-"""Valid and invalid parameters of components."""
+"""Test valid and invalid parameters of components."""
 
 import pytest
 

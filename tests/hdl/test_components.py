@@ -1,4 +1,4 @@
-"""Components: their ports, and the sizes that follow from parameters."""
+"""Test components' ports, and the sizes that follow from parameters."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Training steps as program folders: compare with the golden core and PyTorch; errors name the operation."""
+"""Compare training steps as program folders with the golden core and PyTorch, and test their errors."""
 
 import zlib
 from collections.abc import Callable

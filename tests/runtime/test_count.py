@@ -1,4 +1,4 @@
-"""`count=False` counts no cycles and changes no result. The run then reports neither cycles nor speedups."""
+"""Test that `count=False` counts no cycles and changes no result."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A device computes its defined results on every backend, and refuses other operands with one line."""
+"""Test that a device gives its defined results on every backend and refuses other operands."""
 
 from collections.abc import Iterator
 from dataclasses import replace

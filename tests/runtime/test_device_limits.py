@@ -1,4 +1,4 @@
-"""A device refuses wrong operands and settings, and every use after it is closed."""
+"""Test that a device refuses wrong operands and settings, and every use after it is closed."""
 
 import os
 import re

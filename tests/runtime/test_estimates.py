@@ -1,4 +1,4 @@
-"""The emulator's estimated cycles are close to those of the core's Verilog."""
+"""Test that the emulator's estimated cycles are close to the cycles of the core's Verilog."""
 
 from types import ModuleType
 from typing import Any

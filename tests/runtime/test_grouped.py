@@ -1,4 +1,4 @@
-"""Grouped products of mixtures of experts: results, gradients and traces of all forms."""
+"""Test results, gradients and traces of grouped products in mixtures of experts."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Host calls compute PyTorch's results. Their C code gives the same bits, under sanitizers."""
+"""Compare host calls with PyTorch, and their C code under sanitizers with Python."""
 
 import subprocess
 from collections.abc import Callable

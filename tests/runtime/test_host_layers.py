@@ -1,4 +1,4 @@
-"""Host calls of normalization, GELU, means and updates: C gives the same bits, close to PyTorch's values."""
+"""Compare host calls of normalization, GELU, means and updates with PyTorch, and their C code with Python."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Custom operations and the torch.compile backend: fake tensors, and gradients computed on the device."""
+"""Test custom operations and the torch.compile backend: fake tensors, and gradients on the device."""
 
 from collections.abc import Iterator
 from typing import Any

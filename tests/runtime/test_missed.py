@@ -1,4 +1,4 @@
-"""A run lists products outside of the device with their multiplications, and prints their share first."""
+"""Test that a run lists the products that did not run on the device, and prints their share first."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The backend `mmio`: the emulator's bits through a socket or Linux's files, and a clear error for each failure."""
+"""Compare the backend `mmio`, over a socket and Linux's files, with the emulator, and test its errors."""
 
 import os
 import select

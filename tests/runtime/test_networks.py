@@ -1,4 +1,4 @@
-"""All products of a training step of every built-in network run on the device."""
+"""Test that all products of a training step of every built-in network run on the device."""
 
 import pytest
 

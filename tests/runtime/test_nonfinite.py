@@ -1,4 +1,4 @@
-"""Results depend on operands but not on counts of zeros: test infinities, NaN, formats and sides."""
+"""Test that results with infinities and NaN do not depend on counts of zeros."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""`offload` gives every product's exact bits on the device, lists other products, and restores PyTorch at its end."""
+"""Test that `offload` gives exact results, lists other products, and restores PyTorch at its end."""
 
 from collections.abc import Callable
 from typing import Any

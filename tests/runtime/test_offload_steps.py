@@ -1,4 +1,4 @@
-"""The table of training steps in docs/runtime.md matches the bench that writes it."""
+"""Test that the table of training steps in docs/runtime.md matches its bench."""
 
 import re
 from pathlib import Path

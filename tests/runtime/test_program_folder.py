@@ -1,4 +1,4 @@
-"""Program folders give the same bits on every executor. Each unusable folder gives a clear error."""
+"""Test that program folders give the same bits on every executor, and that unusable folders give clear errors."""
 
 import json
 import shutil

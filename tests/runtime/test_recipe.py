@@ -1,4 +1,4 @@
-"""NVFP4's training recipe equals its definition in plain NumPy, alone and on a device."""
+"""Compare NVFP4's training recipe with its definition in plain NumPy."""
 
 from typing import Any
 

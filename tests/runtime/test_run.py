@@ -1,4 +1,4 @@
-"""A run's document, table and page contain the device's figures."""
+"""Test that a run's document, table and page contain the device's figures."""
 
 import json
 from pathlib import Path

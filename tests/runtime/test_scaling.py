@@ -1,4 +1,4 @@
-"""Float32 operands are scaled by powers of two, rounded and counted. Flushed values do not count as zeros."""
+"""Test that float32 operands are scaled by powers of two and rounded, and that losses are counted."""
 
 import json
 from collections.abc import Iterator

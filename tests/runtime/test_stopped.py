@@ -1,4 +1,4 @@
-"""Finished work stays valid after a silent memory, Ctrl-C, SIGKILL or a full disk."""
+"""Test that finished work stays valid after a silent memory, Ctrl-C, SIGKILL or a full disk."""
 
 import errno
 import resource

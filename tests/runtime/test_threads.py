@@ -1,4 +1,4 @@
-"""A run lists products of other threads. In strict mode they raise an error."""
+"""Test that a run lists products of other threads, and that they raise an error in strict mode."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Training equals plain PyTorch with rounded products. A resumed run equals an uninterrupted one bit by bit."""
+"""Compare training with plain PyTorch on rounded products, and resumed runs with uninterrupted runs."""
 
 from pathlib import Path
 from typing import Any

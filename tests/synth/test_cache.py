@@ -1,4 +1,4 @@
-"""Each module is mapped once."""
+"""Test that each module is mapped once."""
 
 from pathlib import Path
 

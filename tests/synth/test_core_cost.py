@@ -1,4 +1,4 @@
-"""Cost of a core: units add up, memories are separate, and the tile costs as much as alone."""
+"""Test that a core's cost is the sum of its units, with separate memories."""
 
 from dataclasses import replace
 

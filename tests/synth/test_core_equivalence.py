@@ -1,4 +1,4 @@
-"""Netlists of a core compared with its RTL: memories are cut off, and their inputs must be equal."""
+"""Test the comparison of a core's netlists with its RTL, without the memories."""
 
 import re
 from dataclasses import replace

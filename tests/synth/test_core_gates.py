@@ -1,4 +1,4 @@
-"""Gates around memories: netlists of a core's buffer and of the core behave like their RTL."""
+"""Compare netlists of a core's buffer and of a core with their RTL in simulation."""
 
 import re
 

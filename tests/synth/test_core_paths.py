@@ -1,4 +1,4 @@
-"""No output of a core depends on an input in the same cycle (AXI, A3.1.1); the test finds an output that does."""
+"""Test that no output of a core depends on an input in the same cycle (AXI, A3.1.1)."""
 
 from pathlib import Path
 

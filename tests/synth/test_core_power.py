@@ -1,4 +1,4 @@
-"""A core's netlist with memories: the memories work, and their accesses match the programs."""
+"""Test power of a core's netlist with memories, whose accesses match the programs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages have the figures of docs/cost.json. Small modules are mapped again and must have the same figures."""
+"""Test that the pages have the figures of docs/cost.json, and that mapping small modules gives them."""
 
 import json
 import re

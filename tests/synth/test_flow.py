@@ -1,4 +1,4 @@
-"""The flow on a small tile: modules are mapped once, rows add up, and wrong inputs are errors."""
+"""Test the flow on a small tile: modules are mapped once, rows add up, and wrong inputs are errors."""
 
 import json
 import re

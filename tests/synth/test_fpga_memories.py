@@ -1,4 +1,4 @@
-"""Memories of a core on FPGAs use only block RAM."""
+"""Test that memories of a core on FPGAs use only block RAM."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/cost-tables.md has the figures of docs/fpga.json, which has the designs of bench/fpga.py."""
+"""Test that docs/cost-tables.md has the figures of docs/fpga.json for the designs of bench/fpga.py."""
 
 import json
 from types import ModuleType

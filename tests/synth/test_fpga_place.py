@@ -1,4 +1,4 @@
-"""Tiles on an FPGA: counts, cached results and messages. Real placement and routing run at night."""
+"""Test counts, cached results and messages of tiles on an FPGA."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version

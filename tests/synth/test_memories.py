@@ -1,4 +1,4 @@
-"""Costs of memories: CACTI's figures, their sums in a report, and a message of one line if a tool is missing."""
+"""Test costs of memories: CACTI's figures, their sums in a report, and messages for missing tools."""
 
 import json
 import shutil

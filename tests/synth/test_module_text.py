@@ -1,4 +1,4 @@
-"""Comments, blank lines and the order of statements do not change the mapped text; everything else does."""
+"""Test that comments, blank lines and the order of statements do not change the mapped text."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""nextpnr: parsing of its output, its requirements and its input."""
+"""Test the arguments, input, output and errors of nextpnr."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Costs of compute cores: their list, their figures, and errors."""
+"""Test the costs of compute cores: their list, their figures, and errors."""
 
 import json
 import re

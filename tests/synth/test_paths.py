@@ -1,4 +1,4 @@
-"""The depth of the path from `available` to `taken`, as in docs/integration.md."""
+"""Test the depth of the path from `available` to `taken`, as in docs/integration.md."""
 
 import re
 from functools import cache

@@ -1,4 +1,4 @@
-"""Placement: legal, short and repeatable; illegal placements are found."""
+"""Test that placements are legal, short and repeatable, and that illegal ones are found."""
 
 from dataclasses import replace
 from pathlib import Path

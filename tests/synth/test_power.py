@@ -1,4 +1,4 @@
-"""Gate-level simulation of mapped netlists, and power from its toggles."""
+"""Test gate-level simulation of mapped netlists, and power from its toggles."""
 
 import re
 from dataclasses import replace

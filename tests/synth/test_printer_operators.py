@@ -1,4 +1,4 @@
-"""The printer on random statements: every operator, width, sign and kind of condition, proven equal to RTLIL."""
+"""Prove printed random statements equal to RTLIL: every operator, width, sign and kind of condition."""
 
 import random
 

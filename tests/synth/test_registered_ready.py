@@ -1,4 +1,4 @@
-"""With `registered_ready`, `out_ready` reaches the registers of the output buffer and nothing else.
+"""Test that `out_ready` reaches only the output buffer's registers with `registered_ready`.
 
 The tests trace the signal through the emitted Verilog, which Yosys reads and flattens.
 """

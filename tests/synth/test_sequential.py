@@ -1,4 +1,4 @@
-"""Equivalence from reset: differences that runs can show, and differences that they cannot show."""
+"""Test equivalence from reset, on differences that runs can show and on differences that they cannot show."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The report on wires, and the complete flow on a small tile."""
+"""Test the report on wires, and the complete flow on a small tile."""
 
 from dataclasses import replace
 from pathlib import Path

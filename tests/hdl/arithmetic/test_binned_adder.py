@@ -1,4 +1,4 @@
-"""Merging of binned sums and adding of biases, compared with the golden core's sums."""
+"""Compare merged binned sums and added biases with the golden core's sums."""
 
 import random
 from collections import Counter

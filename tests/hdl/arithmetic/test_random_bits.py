@@ -1,4 +1,4 @@
-"""The generator of random bits, compared with the golden one, and converters whose draw just fails to carry."""
+"""Compare the generator of random bits with golden, and test converters with draws that nearly carry."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Configuration: settings, files, digests and derived values; test_config_errors.py has the errors."""
+"""Test a configuration's settings, files, digests and derived values."""
 
 import re
 import subprocess

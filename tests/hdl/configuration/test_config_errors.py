@@ -1,4 +1,4 @@
-"""Errors of a configuration, each by its message."""
+"""Test the error messages of configurations."""
 
 import re
 from dataclasses import FrozenInstanceError

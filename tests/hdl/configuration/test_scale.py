@@ -1,4 +1,4 @@
-"""Tiles with scales: their configuration, and designs that refuse scales."""
+"""Test configurations of tiles with scales, and designs that refuse scales."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every corner of the ranges becomes Verilog or is refused immediately, with the limit in the message."""
+"""Test that every corner of the ranges is emitted, or refused with the limit in the message."""
 
 from contextlib import suppress
 from itertools import product

@@ -1,4 +1,4 @@
-"""The core's benches find wrong wiring between units."""
+"""Test that the core's benches find wrong wiring between units."""
 
 import re
 from functools import cache

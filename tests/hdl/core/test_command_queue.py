@@ -1,4 +1,4 @@
-"""The command queue and the arbiter of its shared read port, on the emitted Verilog."""
+"""Test the emitted Verilog of the command queue and of the arbiter of its shared read port."""
 
 import pytest
 

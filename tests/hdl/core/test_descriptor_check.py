@@ -1,4 +1,4 @@
-"""The descriptor check refuses the same descriptors as the golden sequencer: each bit, field and pair of units."""
+"""Test that the descriptor check refuses the same descriptors as the golden sequencer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The multiply unit offers each step of each pass once, in order, on its line."""
+"""Test that the multiply unit offers each step of each pass once, in order, on its line."""
 
 import pytest
 

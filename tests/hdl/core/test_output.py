@@ -1,4 +1,4 @@
-"""The output unit: partial sums, results, counts and errors equal the golden core's."""
+"""Compare the output unit's partial sums, results, counts and errors with the golden core."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The registers, on the emitted Verilog."""
+"""Test the emitted Verilog of the registers against the documented map."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The sequencer, on the emitted Verilog, against the golden core's rules."""
+"""Test the emitted Verilog of the sequencer against the golden core's rules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The C header: C packs descriptors as Python does, and the header has every register."""
+"""Test that the C header packs descriptors as Python does and defines every register."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Files of a core: the same bytes everywhere, no warnings, separate memories, and tables that match the Verilog."""
+"""Test a core's emitted files: reproducible, without warnings, with separate memories and correct tables."""
 
 import hashlib
 import json

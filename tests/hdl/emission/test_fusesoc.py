@@ -1,4 +1,4 @@
-"""FuseSoC accepts the core file, and every target works."""
+"""Test that FuseSoC accepts the core file and runs every target."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Modules that several components share: equal arguments make equal hardware, and only ports connect a module."""
+"""Test shared modules: equal arguments give equal hardware, and only ports connect a module."""
 
 import gc
 import subprocess

@@ -1,4 +1,4 @@
-"""The LibreLane configuration: YAML whose files, top, port and period match the other files."""
+"""Test that files, top, port and period of the LibreLane configuration match the other emitted files."""
 
 import json
 import re

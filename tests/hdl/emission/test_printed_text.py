@@ -1,4 +1,4 @@
-"""Text that the printer writes: expressions, conditions, instances and ports."""
+"""Test the printer's expressions, conditions, instances and ports."""
 
 from functools import reduce
 

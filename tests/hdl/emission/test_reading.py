@@ -1,4 +1,4 @@
-"""Readability of the emitted Verilog: limits that it must meet, and for each limit a text that exceeds it."""
+"""Test that the emitted Verilog meets limits of readability, and that each limit finds a text that exceeds it."""
 
 import re
 import subprocess

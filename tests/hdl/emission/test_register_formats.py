@@ -1,4 +1,4 @@
-"""SystemRDL, CMSIS-SVD and IP-XACT describe the registers that the hardware has, and PeakRDL reads them."""
+"""Test that SystemRDL, CMSIS-SVD and IP-XACT describe the hardware's registers, and that PeakRDL reads them."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Emitted Verilog: the same bytes everywhere, one module per distinct component, no warnings."""
+"""Test that emitted Verilog is reproducible, has one module per distinct component, and gives no warnings."""
 
 import hashlib
 import json

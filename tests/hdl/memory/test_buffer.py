@@ -1,4 +1,4 @@
-"""Buffer: granted and waiting requests, and the data of reads."""
+"""Test the buffer: requests that it grants or delays, and the data of reads."""
 
 import pytest
 

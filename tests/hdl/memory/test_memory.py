@@ -1,4 +1,4 @@
-"""Memory: its words, compared with a list, and the form of its Verilog."""
+"""Compare a memory's words with a list, and test the form of its Verilog."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stream buffer: words of each bank, compared with lists."""
+"""Compare the words in each bank of the stream buffer with lists."""
 
 from shutil import which
 

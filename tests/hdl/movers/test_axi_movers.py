@@ -1,4 +1,4 @@
-"""AXI reader and writer, on the emitted Verilog."""
+"""Test the emitted Verilog of the AXI reader and writer."""
 
 import pytest
 

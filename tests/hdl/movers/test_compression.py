@@ -1,4 +1,4 @@
-"""Inflate and deflate, on the emitted Verilog, against the golden core's."""
+"""Compare the emitted Verilog of inflate and deflate with the golden core."""
 
 import pytest
 

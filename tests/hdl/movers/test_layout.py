@@ -1,4 +1,4 @@
-"""Layout: the contents of the stream buffer, compared with the golden core's."""
+"""Compare the contents of the stream buffer after layouts with the golden core."""
 
 import pytest
 

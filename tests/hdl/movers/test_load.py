@@ -1,4 +1,4 @@
-"""The unit `load`, on the emitted Verilog, against the golden core."""
+"""Compare the emitted Verilog of the unit `load` with the golden core."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The unit `store`, on the emitted Verilog, against the golden core."""
+"""Compare the emitted Verilog of the unit `store` with the golden core."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Walk: its position, compared with nested loops."""
+"""Compare the positions of a walk with nested loops."""
 
 import pytest
 

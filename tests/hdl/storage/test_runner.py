@@ -1,4 +1,4 @@
-"""Jobs run once: stored answers come first, interrupted runs continue, and exceptions are reported."""
+"""Test jobs: each runs once, interrupted runs continue, and exceptions are reported."""
 
 import io
 import json

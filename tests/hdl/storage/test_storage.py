@@ -1,4 +1,4 @@
-"""Files are complete or unchanged, and journals continue after a killed run."""
+"""Test that files are complete or unchanged, and that journals continue after a killed run."""
 
 import json
 import os

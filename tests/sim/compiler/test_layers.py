@@ -1,4 +1,4 @@
-"""For layers of all kinds on every preset, golden core and Verilog give PyTorch's results."""
+"""Compare the golden core's and the Verilog's results for layers of all kinds with PyTorch."""
 
 from dataclasses import replace
 from math import prod

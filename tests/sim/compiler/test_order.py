@@ -1,4 +1,4 @@
-"""Tokens order descriptors, and the search for races finds missing tokens."""
+"""Test that tokens order descriptors, and that the search for races finds missing tokens."""
 
 from random import Random
 from time import process_time

@@ -1,4 +1,4 @@
-"""For complete operations, the golden core gives PyTorch's results, and programs have no races."""
+"""Compare the golden core's results for complete operations with PyTorch, and search their programs for races."""
 
 import numpy as np
 import pytest

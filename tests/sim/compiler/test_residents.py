@@ -1,4 +1,4 @@
-"""Resident tensors are loaded at most once, stay at one address, and never overlap other data."""
+"""Test that resident tensors are loaded at most once, stay at one address, and never overlap other data."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

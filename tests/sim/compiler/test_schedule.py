@@ -1,4 +1,4 @@
-"""A multiply finds its data at the scheduled places: nothing overwrites it before."""
+"""Test that nothing overwrites a multiply's data before it reads them."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The tiling that the search chooses fits the core everywhere, not only where the search examined it."""
+"""Test that the chosen tiling fits the core, and that the search estimates few tilings."""
 
 from dataclasses import replace
 from itertools import islice

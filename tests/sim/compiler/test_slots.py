@@ -1,4 +1,4 @@
-"""Tensors in a part of the buffer never overlap, and none is lost."""
+"""Test that tensors in a part of the buffer never overlap, and that none is lost."""
 
 from copy import deepcopy
 from random import Random

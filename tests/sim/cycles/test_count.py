@@ -1,4 +1,4 @@
-"""Cycle counts equal the golden tile's counters, on random tiles and streams."""
+"""Compare cycle counts with the golden tile's counters, on random tiles and streams."""
 
 import numpy as np
 import pytest

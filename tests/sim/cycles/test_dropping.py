@@ -1,4 +1,4 @@
-"""After steps are dropped, the others have every effectual position in its bank and take golden's cycles."""
+"""Test that dropped steps lose no effectual position, and compare cycles with golden."""
 
 import numpy as np
 import pytest

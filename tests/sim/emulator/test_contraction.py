@@ -1,4 +1,4 @@
-"""Complete operations give the golden core's memory, and fused sums follow the order of the core's streams."""
+"""Compare memory after complete operations with the golden core, and test the order of fused sums."""
 
 from dataclasses import replace
 from types import SimpleNamespace

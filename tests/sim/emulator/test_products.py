@@ -1,4 +1,4 @@
-"""The emulator's matrix products equal the golden model's, bit by bit."""
+"""Compare the emulator's matrix products with the golden model bit by bit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Random bits of stochastic rounding are equal in golden and compiled code, and streams are independent.
+"""Test that golden and compiled random bits are equal, and that streams are independent.
 
 A stream is a series of 16-bit draws. `AXES` lists functions whose streams must be independent. The checks must also
 find columns that share a stream, and xorshift32 with seeds that differ by a constant.

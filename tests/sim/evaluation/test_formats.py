@@ -1,4 +1,4 @@
-"""Zeros from formats, and 2:4 sparsity: jobs match cases computed by hand, figures match other simulations."""
+"""Compare zeros from formats and 2:4 sparsity with cases computed by hand and with other simulations."""
 
 from pathlib import Path
 from typing import Any

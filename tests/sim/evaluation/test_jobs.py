@@ -1,4 +1,4 @@
-"""A job's key covers everything that the answer depends on. Every process gives the same answers."""
+"""Test that a job's key covers everything that the answer depends on."""
 
 from pathlib import Path
 from typing import Any

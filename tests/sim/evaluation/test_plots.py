@@ -1,4 +1,4 @@
-"""All plots share a style: the report's colours, distinct series, integer ticks for integers."""
+"""Test the style of plots: the report's colours, distinct series, integer ticks for integers."""
 
 import re
 import runpy

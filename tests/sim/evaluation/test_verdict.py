@@ -1,4 +1,4 @@
-"""A recorded step's figures are those of `simulate`."""
+"""Compare the figures of a recorded step with `simulate`."""
 
 from importlib import import_module
 from pathlib import Path

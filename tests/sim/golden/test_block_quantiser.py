@@ -1,4 +1,4 @@
-"""The golden quantiser gives the results of `quantise_blocks`, which is separate code, and of cases by hand."""
+"""Compare the golden quantiser with `quantise_blocks`, which is separate code, and with cases by hand."""
 
 import numpy as np
 import pytest

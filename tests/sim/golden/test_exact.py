@@ -1,4 +1,4 @@
-"""The mathematical definition equals NumPy's results and Python's correctly rounded sum."""
+"""Compare the mathematical definition with NumPy and with Python's correctly rounded sum."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The fused accumulator follows docs/numerics.md: additions worked by hand."""
+"""Compare fused sums with additions worked by hand from docs/numerics.md."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The golden core gives the products of float64, and an error for each wrong program."""
+"""Compare the golden core's products with float64, and test the error of each wrong program."""
 
 from itertools import pairwise
 from random import Random

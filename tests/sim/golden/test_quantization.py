@@ -1,4 +1,4 @@
-"""Round a training step's recorded operands to every format."""
+"""Test rounding of a training step's recorded operands to every format."""
 
 import numpy as np
 import pytest

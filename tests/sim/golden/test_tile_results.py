@@ -1,4 +1,4 @@
-"""The bits of the tile's results depend only on the operands."""
+"""Test that the tile's results depend only on the operands."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The transposer keeps order and content under any traffic, runs at full speed, and reuses freed slots."""
+"""Test that the transposer keeps order and content under any traffic, and runs at full speed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A reduction over all samples concatenates the samples' reductions."""
+"""Test that a reduction over all samples concatenates the samples' reductions."""
 
 import numpy as np
 import pytest

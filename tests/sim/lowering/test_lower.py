@@ -1,4 +1,4 @@
-"""The fast lowering gives the words and counts of the reference's streams."""
+"""Compare the words and counts of the fast lowering with the reference's streams."""
 
 from typing import Any
 

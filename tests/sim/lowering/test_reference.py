@@ -1,4 +1,4 @@
-"""The reference's streams lose no product and count none twice: they give the layer's result and gradients."""
+"""Test that the reference's streams have each product once and give the layer's result and gradients."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fetch data sets from faked downloads."""
+"""Test fetching and reading of data sets, with simulated downloads."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Every network trains and has the published shapes."""
+"""Test that every network trains and has the published shapes."""
 
 import math
 import subprocess

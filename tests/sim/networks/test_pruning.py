@@ -1,4 +1,4 @@
-"""Pruning in training keeps the requested sparsity, and masks change as in the papers."""
+"""Test that pruning in training keeps the requested sparsity and changes masks as in the papers."""
 
 import pytest
 import torch

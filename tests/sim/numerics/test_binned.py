@@ -1,4 +1,4 @@
-"""Binned sums equal their definition in rational arithmetic in any order; test their errors."""
+"""Compare binned sums in any order with their definition in rational arithmetic, and test their errors."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Errors stay within the bounds of docs/numerics.md in every cycle, and nearly reach them."""
+"""Test that errors stay within the bounds of docs/numerics.md, and nearly reach them."""
 
 from fractions import Fraction
 from random import Random

@@ -1,4 +1,4 @@
-"""Captured results of a B200's fp8 instruction rule out some models of its arithmetic, but not all.
+"""Test which models of its arithmetic the captured results of a B200's fp8 instruction rule out.
 
 The file has 50 sums of 32 products of E4M3 and C, as FP32 and as FP16. It lacks the products, but their sum follows
 from the FP32 result: every product of two E4M3 numbers is a multiple of 2^-18, and the last place of these FP32

@@ -1,4 +1,4 @@
-"""The generator covers every exponent, every gap, ties and all other kinds of cases."""
+"""Test that the generator covers every exponent, every gap, ties and all other kinds of cases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The fp8 presets follow the published rules of Ada, Hopper and Blackwell on cases that distinguish them.
+"""Compare the fp8 presets with the published rules of Ada, Hopper and Blackwell.
 
 Ada and Hopper: P. Xie et al., arXiv:2511.10909. Blackwell: captured results of a B200. Its instruction may be emulated,
 and differs from that paper's description of the unit.

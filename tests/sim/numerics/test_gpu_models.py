@@ -1,6 +1,6 @@
-"""The presets agree with publications about the tensor cores that they are named after.
+"""Compare the presets with publications about the tensor cores that they are named after.
 
-They give the recorded results of a published model, bit by bit, and the results that others found on GPUs:
+The presets give the recorded results of a published model, bit by bit, and the results that others found on GPUs:
 M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7,
 2021 (V100, T4, A100); F. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004 (also H100).
 """

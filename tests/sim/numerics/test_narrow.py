@@ -1,4 +1,4 @@
-"""For formats of 6 and 4 bits, where every pattern is a number, compare products and sums with ml_dtypes."""
+"""Compare products and sums in formats of 6 and 4 bits with ml_dtypes."""
 
 from collections import Counter
 from itertools import product

@@ -1,4 +1,4 @@
-"""The page's text is complete and well-formed, and loads no external files."""
+"""Test that the page is complete and well-formed, and loads no external files."""
 
 import json
 import re

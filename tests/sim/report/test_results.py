@@ -1,4 +1,4 @@
-"""A folder's results are read completely or raise an error of one line."""
+"""Test that a folder's results are read completely or raise an error of one line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The viewer's schedules equal the golden model's and the cycle simulator's."""
+"""Compare the viewer's schedules with the golden model and the cycle simulator."""
 
 import json
 import re

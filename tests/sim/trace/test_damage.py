@@ -1,4 +1,4 @@
-"""The reader finds every kind of damage, and the error names trace, layer, operation and operand."""
+"""Test that the reader finds every kind of damage and names trace, layer, operation and operand."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The trace in the package is valid, small, and equal to its script's recording."""
+"""Test that the trace in the package is valid, small, and equal to its script's recording."""
 
 from pathlib import Path
 

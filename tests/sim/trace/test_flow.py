@@ -1,4 +1,4 @@
-"""Record the data flow of a step: the operations that write and read each tensor."""
+"""Test the recorded data flow of a step: the operations that write and read each tensor."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Record training runs: the trace has the right contents and names, and training does not change."""
+"""Test that recordings of training runs are correct, and that training does not change."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Recorded products have the right names and roles however a module runs. Other operations are listed."""
+"""Test that recorded products have the right names and roles however a module runs."""
 
 from collections.abc import Callable
 from pathlib import Path

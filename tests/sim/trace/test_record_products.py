@@ -1,4 +1,4 @@
-"""Products of recorded operands equal PyTorch's outputs and both gradients. No product is lost or repeated."""
+"""Compare products of recorded operands with PyTorch's outputs and gradients."""
 
 from collections.abc import Callable
 from functools import partial

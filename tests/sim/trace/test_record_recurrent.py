@@ -1,4 +1,4 @@
-"""Products of recorded operands of recurrent layers, fused layers included, equal PyTorch's gradients."""
+"""Compare products of recorded operands of recurrent layers with PyTorch's gradients."""
 
 from pathlib import Path
 from typing import Any

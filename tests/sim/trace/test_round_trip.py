@@ -1,4 +1,4 @@
-"""A written trace reads back unchanged."""
+"""Test that a written trace reads back unchanged."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The emitted assertions compile, hold for emitted designs, and fail for broken ones."""
+"""Test that the emitted assertions compile, hold for emitted designs, and fail for broken ones."""
 
 import json
 import re

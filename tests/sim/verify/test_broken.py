@@ -1,4 +1,4 @@
-"""Benches can fail: each must find a deliberate fault in its Verilog."""
+"""Test that each bench finds a deliberate fault in its Verilog."""
 
 from dataclasses import replace
 from types import SimpleNamespace

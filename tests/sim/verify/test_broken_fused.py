@@ -1,4 +1,4 @@
-"""Benches find faults in the hardware of fused accumulators."""
+"""Test that benches find faults in the hardware of fused accumulators."""
 
 import re
 from dataclasses import replace

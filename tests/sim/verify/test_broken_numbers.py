@@ -1,4 +1,4 @@
-"""Benches find faults in the hardware of formats, exact and integer accumulators, and the C input."""
+"""Test that benches find faults in formats, exact and integer accumulators, and the C input."""
 
 import pytest
 from amaranth.hdl import Const, Mux

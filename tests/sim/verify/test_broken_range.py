@@ -1,4 +1,4 @@
-"""Benches find faults that show only at the limits of a sum's range or beyond."""
+"""Test that benches find faults that show only at the limits of a sum's range or beyond."""
 
 import sys
 from dataclasses import replace

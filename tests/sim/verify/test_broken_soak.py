@@ -1,4 +1,4 @@
-"""A soak finds a fault, and its printed command reproduces the fault."""
+"""Test that a soak finds a fault, and that its printed command reproduces the fault."""
 
 import json
 import shlex

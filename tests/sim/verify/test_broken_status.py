@@ -1,4 +1,4 @@
-"""Benches find faults in a tile's status, output buffer and reset."""
+"""Test that benches find faults in a tile's status, output buffer and reset."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Each design is built once, a wrong build is never used, and "auto" takes the faster simulator."""
+"""Test that each design is built once, and that "auto" takes the faster simulator."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Verilog of the preset `core` accesses no address outside of its bounds, and gives the golden core's error."""
+"""Test that the Verilog of preset `core` accesses no address outside of its bounds."""
 
 from collections import Counter
 from random import Random

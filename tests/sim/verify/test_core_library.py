@@ -1,4 +1,4 @@
-"""Cached builds of cores are complete or absent, despite concurrent builds and damaged caches."""
+"""Test that cached builds of cores are complete or absent, despite concurrent builds and damaged caches."""
 
 import errno
 import os

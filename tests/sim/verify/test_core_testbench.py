@@ -1,4 +1,4 @@
-"""The testbench of a core in plain Verilog passes on its core, and fails on broken ones."""
+"""Test that the testbench in plain Verilog passes on its core and fails on broken ones."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Prefetch and outstanding reads hide memory latency. Segments of a compressed load cost little."""
+"""Test that prefetch and outstanding reads hide memory latency."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each clause of illegal programs gives its error in the golden core, at any place in a program."""
+"""Test that each clause of illegal programs gives its error in the golden core."""
 
 from random import Random
 

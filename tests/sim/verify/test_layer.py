@@ -1,4 +1,4 @@
-"""Passes of recorded layers have every value in its place."""
+"""Test that passes of recorded layers have every value in its place."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A reset of two cycles brings tile and wrapper to their initial state for any register values at power-up."""
+"""Test that a reset of two cycles initialises tile and wrapper for any register values at power-up."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Firmware of `tensordash soc` runs a program on the core in Icarus and Verilator, and finds errors."""
+"""Test that the firmware of `tensordash soc` runs a program on the core and finds errors."""
 
 import json
 import os

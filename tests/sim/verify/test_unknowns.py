@@ -1,4 +1,4 @@
-"""Unknown bits in simulation do not matter, although an `if` treats an unknown enable as false and hides it.
+"""Test that unknown bits in simulation do not change results, although an `if` hides an unknown enable.
 
 `tensordash.emission.emit` writes registers with an enable as ``if (enable)``, or without `enables` as muxes, where an
 unknown enable makes the register unknown. Tiles and cores must behave equally in both, starting with unknown registers.

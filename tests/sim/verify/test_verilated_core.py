@@ -1,4 +1,4 @@
-"""On the Verilated core, random programs and a trace's convolutions give the golden core's results."""
+"""Compare the Verilated core with the golden core, on random programs and a trace's convolutions."""
 
 from dataclasses import replace
 from random import Random

@@ -1,4 +1,4 @@
-"""Results at another bandwidth equal those of a chip with that DRAM."""
+"""Compare results at another bandwidth with a chip that has that DRAM."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The chip's configuration has the paper's numbers and gives an error for each wrong one."""
+"""Test that the chip's configuration has the paper's numbers and refuses wrong ones."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""Operations on the chip equal a simple recomputation from reference streams and the golden scheduler."""
+"""Compare operations on the chip with a recomputation from reference streams and the golden scheduler."""
 
 import dataclasses
 from typing import Any

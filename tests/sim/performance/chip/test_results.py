@@ -1,4 +1,4 @@
-"""Stored results of a trace let an interrupted run continue, and are never used for other runs."""
+"""Test that an interrupted run continues with stored results, and that other runs never use them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tiles with shared reads equal a simple recomputation, tile by tile and cycle by cycle."""
+"""Compare tiles with shared reads with a simple recomputation, tile by tile and cycle by cycle."""
 
 from dataclasses import replace
 from itertools import product as pairs

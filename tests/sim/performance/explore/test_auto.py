@@ -1,4 +1,4 @@
-"""`connectivity = "auto"` for every lanes, depth and staging: it builds, and is at least as fast as plain options."""
+"""Test `connectivity = "auto"` for every number of lanes, depth and staging."""
 
 from functools import cache
 

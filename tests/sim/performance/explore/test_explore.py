@@ -1,4 +1,4 @@
-"""The search draws passes of the trace, keeps faster patterns, and stores results."""
+"""Test that the search draws passes of the trace, keeps faster patterns, and stores results."""
 
 from dataclasses import replace
 from pathlib import Path

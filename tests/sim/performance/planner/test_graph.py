@@ -1,4 +1,4 @@
-"""Test graphs: errors, and nodes that are computed twice."""
+"""Test errors of graphs, and nodes that are computed a second time."""
 
 from collections.abc import Sequence
 from typing import Any

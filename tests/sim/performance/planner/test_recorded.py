@@ -1,4 +1,4 @@
-"""PyTorch's recorded steps equal the graphs that `GraphWriter` derives from separate networks."""
+"""Compare PyTorch's recorded steps with the graphs that `GraphWriter` derives from separate networks."""
 
 from collections import Counter
 from collections.abc import Callable

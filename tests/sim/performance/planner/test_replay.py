@@ -1,4 +1,4 @@
-"""Replay finds plans that cannot run: each test puts a fault into a valid plan."""
+"""Test that replay finds plans that cannot run: each test puts a fault into a valid plan."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The firmware examples leave the emulator's bits in memory on this machine, and fit the system for RV32."""
+"""Test that the firmware examples leave the emulator's bits in memory, and link for RV32."""
 
 import subprocess
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Campaigns store results, run the remaining jobs, and report differences."""
+"""Test that campaigns store results, run the remaining jobs, and report differences."""
 
 import io
 import json

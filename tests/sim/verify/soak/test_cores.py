@@ -1,4 +1,4 @@
-"""A soak of cores draws, runs and stores jobs, and finds broken cores."""
+"""Test that a soak of cores draws, runs and stores jobs, and finds broken cores."""
 
 import json
 import re

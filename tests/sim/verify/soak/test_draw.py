@@ -1,4 +1,4 @@
-"""Draws of campaigns are valid and repeatable, cover every kind, and are not too large."""
+"""Test that draws of campaigns are valid and repeatable, cover every kind, and are not too large."""
 
 from collections import Counter
 from random import Random
