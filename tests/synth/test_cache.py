@@ -56,7 +56,7 @@ def test_other_tools_invalidate_entries(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary folder replaces it: this process maps nothing twice."""
+    """A temporary folder replaces it: this process maps each module once."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     make = Maker()

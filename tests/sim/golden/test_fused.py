@@ -57,7 +57,7 @@ def test_the_largest_exponent_may_be_that_of_c():
 
 
 def test_c_is_truncated_too():
-    """C = 2**-20 + 2**-43 beside 1 (e_max = 0) with F = 23 is truncated to 2**-20."""
+    """In a sum with 1 (e_max = 0) and F = 23, C = 2**-20 + 2**-43 is truncated to 2**-20."""
     assert add_pairs(fused_accumulator(23), [PLUS, MINUS], c=0x35800001) == 0x35800000
     assert add_pairs(fused_accumulator(64), [PLUS, MINUS], c=0x35800001) == 0x35800001
     # A cycle without an active lane keeps C. A product of zero truncates C if F is below 23.
@@ -159,7 +159,7 @@ def test_rounding_up_to_the_next_power_of_two():
         (23, "nearest", [(0xFF00, 0x3F80)] * 2, 0xFF800000),
         (23, "zero", [(0x7F00, 0x3F80), (0x7F00, 0x3F80), (0x7F00, 0xBF80)], 0x7F000000),
         (23, "zero", [(0x7F7F, 0x7F7F)], 0x7F800000),
-        (23, "zero", [(0x7F7F, 0x7F7F), (0x7F7F, 0xFF7F), (0x3F80, 0x3F80)], 0),  # the 1 is lost beside 2**254
+        (23, "zero", [(0x7F7F, 0x7F7F), (0x7F7F, 0xFF7F), (0x3F80, 0x3F80)], 0),  # the 1 is lost in the sum with 2**254
     ],
 )
 def test_smallest_and_largest_fp32_numbers(fraction_bits, rounding, pairs, result):
@@ -169,7 +169,7 @@ def test_smallest_and_largest_fp32_numbers(fraction_bits, rounding, pairs, resul
 @pytest.mark.parametrize(
     ("fraction_bits", "rounding", "pairs", "result"),
     [
-        (23, "nearest", [(0x7300, 0x3F80)], 0x7F7FFFFF),  # 2**103 is lost beside exponent 127
+        (23, "nearest", [(0x7300, 0x3F80)], 0x7F7FFFFF),  # 2**103 is lost in the sum with exponent 127
         (24, "zero", [(0x7300, 0x3F80)], 0x7F7FFFFF),
         (24, "nearest", [(0x7300, 0x3F80)], 0x7F800000),
         (25, "nearest", [(0x7280, 0x3F80)], 0x7F7FFFFF),

@@ -104,7 +104,7 @@ def test_interrupted_download(error: type[BaseException], movielens: Downloader,
     with pytest.raises(error, match="stopped"):
         fetch("movielens", download=stops)
     assert list(cache.iterdir()) == []
-    fetch("movielens", download=movielens)  # This download starts anew.
+    fetch("movielens", download=movielens)  # This download starts from the beginning.
     assert available("movielens")
 
 

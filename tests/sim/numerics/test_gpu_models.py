@@ -155,14 +155,14 @@ def test_sums_have_room_for_carries(core):
 
 
 def test_sums_are_normalised_only_at_the_end(core):
-    """A larger C may give a smaller result: products count beside 1 - 2**-24, but are lost beside 1."""
+    """A larger C may give a smaller result: products count in a sum with 1 - 2**-24, but not with 1."""
     tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     assert core(*tiny, c=1 - 2.0**-24) == 1 + 2.0**-23
     assert core(*tiny, c=1.0) == 1.0
 
 
 def test_groups_have_the_size_of_the_preset(core):
-    """Twice as many products take two steps. Each is rounded, so that the second is lost beside 1."""
+    """Twice as many products take two steps. Each is rounded, so that the second is lost in the sum with 1."""
     tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     first = core(*tiny, c=1 - 2.0**-24)
     assert core(*tiny, c=first) == first
