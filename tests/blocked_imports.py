@@ -1,4 +1,4 @@
-"""Runs commands in a process that cannot import some modules: reads cases as JSON, and prints their results."""
+"""Run commands in a process that cannot import some modules: read cases as JSON, and print their results."""
 
 import io
 import json

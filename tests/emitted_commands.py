@@ -1,4 +1,4 @@
-"""Runs the commands in the head of an emitted testbench in the virtual environment, as a user does."""
+"""Run the commands in the head of an emitted testbench in the virtual environment, as a user does."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Parser of hand-written pages: sentences, links, anchors and commands."""
+"""Parse hand-written pages: sentences, links, anchors and commands."""
 
 import re
 from collections.abc import Callable, Iterator

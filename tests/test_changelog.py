@@ -1,4 +1,4 @@
-"""CHANGELOG.md has short releases, and the newest one is the version of the package."""
+"""Test that CHANGELOG.md has short releases, and that the newest matches the version of the package."""
 
 import re
 import tomllib
@@ -31,7 +31,7 @@ def test_a_release_is_short(section: str) -> None:
         assert re.fullmatch(r"### .+|- .+\.|\w+:", line), line
 
 
-def test_the_newest_release_is_the_version() -> None:
+def test_newest_release_matches_the_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == NEWEST
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and the pages on extensions name existing things; the forms and workflows are YAML."""
+"""Test that CONTRIBUTING.md and the pages on extensions name existing files, commands and constants."""
 
 import re
 import tomllib
@@ -41,7 +41,7 @@ def test_commands_and_targets_exist() -> None:
     assert [each for each in targets if not re.search(rf"^{each}:", makefile, re.MULTILINE)] == []
 
 
-def test_names_are_in_their_files() -> None:
+def test_constants_are_in_the_files_of_their_row() -> None:
     """A name in capitals in a row of a table is in one of the files of that row."""
     rows = re.findall(r"^\| (`[^|]*/[^|]*`) \| ([^|]*) \|$", PAGE, re.MULTILINE)
     assert len(rows) > 20

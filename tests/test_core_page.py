@@ -1,4 +1,4 @@
-"""docs/core.md has the tables and an example of registers and descriptors, and the pictures of the golden core."""
+"""Test the tables, examples and pictures of docs/core.md."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ def test_tables_are_up_to_date():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_example_decodes_to_the_values_beside_it():
+def test_example_decodes_to_the_shown_values():
     page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| 0x(\w\w) \| `([\w ]{11})` \| 0x(\w{8}) \| (.*) \|$", page, re.MULTILINE)
     memory, shown = bytearray(BYTES), {}
@@ -31,7 +31,7 @@ def test_the_example_decodes_to_the_values_beside_it():
     assert {name: value for name, value in values.items() if value} == shown
 
 
-def test_pictures_are_of_the_golden_core(tmp_path: Path):
+def test_pictures_match_the_golden_core(tmp_path: Path):
     """The stored pictures are the program's, valid XML, legible in dark mode, and on the page."""
     subprocess.run([sys.executable, "bench/core_pictures.py", str(tmp_path)], cwd=ROOT, check=True)
     page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The base install runs without extras. A command that lacks an extra names it immediately, in one line."""
+"""Test that the base install runs without extras, and that commands name the extra that they lack."""
 
 import ast
 import json
@@ -219,7 +219,7 @@ def test_imports_belong_to_the_base_or_an_extra() -> None:
     assert {each for each in unknown if each[1] not in allowed} == set()
 
 
-def test_messages() -> None:
+def test_error_messages_name_the_extra() -> None:
     require("all", "sys", "numpy")
     error = ModuleNotFoundError("No module named 'numba.core'", name="numba.core")
     assert str(missing_extra(error, "it")) == "it needs the extra simulate: pip install '.[simulate]'"

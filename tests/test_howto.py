@@ -1,4 +1,4 @@
-"""The how-to pages and the page on when skipping pays show the output of their commands, and working code."""
+"""Test that the how-to pages show working code and the output of their commands."""
 
 import re
 import shlex
@@ -89,7 +89,7 @@ def run_testbench(folder: Path, commands: list[str]) -> str:
     return printed
 
 
-def test_the_core_passes_as_shown(core: Path) -> None:
+def test_core_testbench_passes_as_shown(core: Path) -> None:
     commands = blocks("howto/core-in-a-soc", "sh")[0].splitlines()[2:]
     assert run_testbench(core, commands) in blocks("howto/core-in-a-soc", "")
 
@@ -108,7 +108,7 @@ def test_macros_replace_memories(core: Path) -> None:
     assert printed.startswith("PASS")
 
 
-def test_the_host_compiles(core: Path) -> None:
+def test_host_program_compiles(core: Path) -> None:
     (source,) = blocks("howto/core-in-a-soc", "c")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -135,7 +135,7 @@ def test_a_layer_is_compiled_as_shown(
     assert len(Path("memory.bin").read_bytes()) == 1 << 20
 
 
-def test_random_zeros() -> None:
+def test_speedups_on_random_zeros() -> None:
     rows = re.findall(r"^\| (\d+)% \| (\S+) \| (\S+) \| (\S+) \|$", page("when-it-pays"), re.MULTILINE)
     assert len(rows) == 5
     for percent, even, uneven, ideal in rows:
@@ -144,7 +144,7 @@ def test_random_zeros() -> None:
         assert random_speedup("--cluster rows --length 100", share)[0] == uneven
 
 
-def test_shapes() -> None:
+def test_speedups_of_shapes() -> None:
     rows = re.findall(r"^\| (none|`tile\.[^|]*`) \| (\S+) \|$", page("howto/explore-shapes"), re.MULTILINE)
     assert len(rows) == 8
     for change, speedup in rows:
@@ -152,19 +152,19 @@ def test_shapes() -> None:
         assert random_speedup(options)[0] == speedup, change
 
 
-def test_a_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_format_needs_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = blocks("howto/add-a-format", "python")
     fmt = eval(entry, {"FloatFormat": FloatFormat})
     monkeypatch.setitem(FORMATS, fmt.name, fmt)
     printed, failed = blocks("howto/add-a-format", "")
     command = blocks("howto/add-a-format", "sh")[0].splitlines()[0]
     assert tensordash(command.removeprefix("tensordash ")) == printed
-    assert failed == "FAILED tests/sim/golden/test_formats.py::test_all_formats_are_here\n"
+    assert failed == "FAILED tests/sim/golden/test_formats.py::test_all_formats_have_a_reference\n"
     with pytest.raises(AssertionError):
-        test_formats.test_all_formats_are_here()
+        test_formats.test_all_formats_have_a_reference()
 
 
-def test_a_preset_is_a_configuration() -> None:
+def test_new_preset_is_a_valid_configuration() -> None:
     (text,) = blocks("howto/add-a-preset", "toml")
     assert text.startswith("# ")
     assert TileConfig.from_toml(text) == TileConfig(rows=1, columns=8, staging="ring")
@@ -184,7 +184,7 @@ def test_the_proof_holds_and_its_broken_variant_does_not(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_example_is_judged_as_shown(tmp_path: Path) -> None:
+def test_verdict_on_the_example_is_as_shown(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "examples" / "record_your_model.py")], cwd=tmp_path, check=True)
     reordered = "simulate run.trace --side faster --join-samples faster --row-order density"
     (explore,) = [line for line in page("howto/explore-shapes").splitlines() if line.startswith("tensordash explore ")]

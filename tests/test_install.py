@@ -1,4 +1,4 @@
-"""The source distribution, and its wheel, installed into a new environment."""
+"""Test the source distribution, and its wheel, in a new environment."""
 
 import os
 import shutil

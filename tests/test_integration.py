@@ -1,4 +1,4 @@
-"""docs/integration.md and docs/ports.md agree with the design."""
+"""Test that docs/integration.md and docs/ports.md match the design."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_memories_of_a_core() -> None:
 
 
 @pytest.mark.slow
-def test_timing_diagrams_are_of_this_design() -> None:
+def test_timing_diagrams_match_the_design() -> None:
     found = runpy.run_path(str(ROOT / "bench/timing_diagrams.py"))["diagrams"]()
     assert {path.stem for path in WAVES.glob("*.json")} == {path.stem for path in WAVES.glob("*.svg")} == set(found)
     for name, source in found.items():
@@ -55,7 +55,7 @@ def test_timing_diagrams_are_of_this_design() -> None:
 
 
 @pytest.mark.parametrize("source", sorted(WAVES.glob("*.json")), ids=lambda path: path.stem)
-def test_pictures_are_of_their_sources(source: Path) -> None:
+def test_pictures_match_their_sources(source: Path) -> None:
     picture = wavedrom.render(source.read_text(encoding="utf-8")).tostring()
     stored = source.with_suffix(".svg").read_text(encoding="utf-8")
     # The first shape is a white rectangle as large as the picture: black lines are legible on any page.
@@ -65,7 +65,7 @@ def test_pictures_are_of_their_sources(source: Path) -> None:
     assert stored.replace(ground, "") == picture + "\n"
 
 
-def test_names_of_files() -> None:
+def test_file_names_match_the_emitted_files() -> None:
     named = {each.replace("TOP", top) for each in re.findall(r"`([\w.*]+)`", PAGE) for top in TOPS}
     files = [*render(TileConfig(rows=1, columns=1, lanes=2, sparsity="none", format="int8"), "NAME"), *core_files()]
     assert [name for name in files if not any(fnmatchcase(name, each) for each in named)] == []

@@ -1,4 +1,4 @@
-"""Files that pages name exist."""
+"""Test that files that pages name exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pages have short sentences, valid links, and commands with existing options."""
+"""Test that pages have short sentences, valid links, and commands with existing options."""
 
 import shlex
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_sentences_are_short(page: Path) -> None:
 
 
 @every_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_are_resolved(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for link in links(text):
         if "://" in link:

@@ -1,4 +1,4 @@
-"""README and its linked pages are correct: configuration, Python, commands, links, figures."""
+"""Test README and its linked pages: configuration, Python, commands, links, figures."""
 
 import re
 import runpy
@@ -35,7 +35,7 @@ def test_readme_is_one_screen() -> None:
     assert len(README.split()) <= MAX_WORDS
 
 
-def test_configuration_is_the_default() -> None:
+def test_shown_configuration_is_the_default() -> None:
     (text,) = blocks("docs/configuration.md", "toml")
     assert TileConfig.from_toml(text) == TileConfig() == load_preset("paper")
     assert list(TileConfig.__dataclass_fields__) == re.findall(r"^(\w+) =", text, re.MULTILINE)
@@ -79,7 +79,7 @@ def options(command: str) -> set[str]:
     return set.intersection(*names)
 
 
-def test_which_commands_take_a_configuration() -> None:
+def test_commands_with_a_configuration() -> None:
     (names,) = re.findall(
         r"^((?:`\w+`(?:, | and |\s)?)+)take `CONFIG\.toml` or `--preset NAME`", COMMAND_PAGE, re.MULTILINE
     )
@@ -90,7 +90,7 @@ def test_which_commands_take_a_configuration() -> None:
         assert "--json" in options(each), each
 
 
-def test_which_commands_take_a_core() -> None:
+def test_commands_with_a_core() -> None:
     (names,) = re.findall(r"table `\[core\]`;\n((?:`\w+`(?:, | and )?)+) take it", COMMAND_PAGE)
     with_presets = {each: cli.get_command(click.Context(cli), each) for each in COMMANDS if "--preset" in options(each)}
     helps = {
@@ -101,7 +101,7 @@ def test_which_commands_take_a_core() -> None:
     assert re.findall(r"`(\w+)`", names) == [name for name, text in helps.items() if "core-wide" in (text or "")]
 
 
-def test_figures_equal_the_pages() -> None:
+def test_figures_match_the_linked_pages() -> None:
     """bench/cost.py writes the costs. Each other figure is on the page that its row links."""
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
     evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
@@ -145,7 +145,9 @@ def test_speedups_of_the_digits_step_equal_their_pages() -> None:
     }
 
 
-def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_tile_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The page's first commands have the described effects. Make targets come after them."""
     monkeypatch.chdir(tmp_path)
     first_commands, *other_blocks = blocks("README.md", "sh")
@@ -163,7 +165,7 @@ def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert (tmp_path / "schedules.html").is_file()
 
 
-def test_picture(tmp_path: Path) -> None:
+def test_picture_is_small_and_current(tmp_path: Path) -> None:
     """The picture is at the top of the page and below 300 kB. Its size is the program's, except for fonts."""
     (name,) = re.findall(r"\]\((docs/\S+\.png)\)", README.split("##")[0])
     stored = (ROOT / name).read_bytes()

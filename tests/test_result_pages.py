@@ -1,4 +1,4 @@
-"""The tables of training and of mutants agree with their data files and with the code."""
+"""Test that the tables of training and of mutants match their data files and the code."""
 
 import re
 import subprocess
@@ -33,7 +33,7 @@ def bench(request: pytest.FixtureRequest) -> ModuleType:
     return module
 
 
-def test_pages_have_what_was_measured(bench: ModuleType) -> None:
+def test_pages_match_the_measurements(bench: ModuleType) -> None:
     page = bench.PAGE.read_text(encoding="utf-8")
     results = import_module("common").load_figures(bench.RESULTS)
     assert page == bench.fill_page(page, results), f"run python bench/{bench.__name__}.py"
@@ -48,7 +48,7 @@ def test_every_row_has_a_command_a_commit_and_a_date() -> None:
     assert all(row["commit"] and row["date"] for row in rows.values())
 
 
-def test_mutants_are_those_of_the_campaigns() -> None:
+def test_mutant_counts_match_the_campaigns() -> None:
     page = import_module("mutant_page")
     stored = import_module("common").load_figures(page.RESULTS)
     rows: Counter[str] = Counter()
@@ -119,7 +119,7 @@ def test_float32_is_compared_with_one_changed_bit() -> None:
     assert plain == bench.train_float32(0, 2) != changed
 
 
-def test_a_recipe_may_change_for_the_last_fifth_of_the_steps() -> None:
+def test_recipe_variant_with_bf16_in_the_last_fifth() -> None:
     bench = import_module("recipe_losses")
     names = "the recipe", "the recipe, the last fifth of the steps in bf16"
     first, late = (bench.VARIANTS[name](0, 5) for name in names)
@@ -127,14 +127,14 @@ def test_a_recipe_may_change_for_the_last_fifth_of_the_steps() -> None:
     assert late["bf16_share"] == pytest.approx((4 * first["bf16_share"] + 1) / 5)
 
 
-def test_a_measurement_has_the_commit() -> None:
+def test_measurements_record_the_commit() -> None:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     if head.returncode:
         pytest.skip("is no checkout")
     assert head.stdout.startswith(import_module("common").measured_at()["commit"])
 
 
-def test_the_evaluation_is_what_its_tables_have() -> None:
+def test_evaluation_page_matches_its_tables() -> None:
     bench = import_module("evaluation_page")
     page, tables = (path.read_text(encoding="utf-8") for path in (bench.PAGE, bench.TABLES))
     assert page == bench.fill_page(page, tables), "run python bench/evaluation_page.py"

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and its tutorials show the commands' output."""
+"""Test that the site builds without a warning, and that its tutorials show the commands' output."""
 
 import html
 import re
@@ -44,7 +44,7 @@ def outputs(page: str) -> list[tuple[str, str]]:
     return [(command, text) for _, command, text in found]
 
 
-def test_the_first_tutorial_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_first_tutorial_print_the_shown_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (toml,) = re.findall(r"```toml\n(.*?)```", FIRST_TILE, re.DOTALL)
     Path("my.toml").write_text(toml, encoding="utf-8")

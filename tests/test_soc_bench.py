@@ -1,4 +1,4 @@
-"""`make soc-demo` exits with 1 at a difference, and the pages have the figures of `docs/soc.json`."""
+"""Test that `make soc-demo` exits with 1 at a difference, and that the pages match docs/soc.json."""
 
 import sys
 from importlib import import_module
@@ -66,7 +66,7 @@ def test_differences_are_found(
     assert ("mlp: bit-equal, 3 tensors in each of 2 steps; loss 2.3074 to 2.3282" in shown.out) == (not right)
 
 
-def test_pages_have_what_was_measured(bench: ModuleType) -> None:
+def test_pages_match_the_measurements(bench: ModuleType) -> None:
     page = import_module("soc_page")
     results: dict[str, Any] = import_module("common").load_figures(page.RESULTS)
     assert list(results["networks"]) == list(bench.MODELS)

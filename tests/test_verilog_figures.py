@@ -1,4 +1,4 @@
-"""The counts of `bench/verilog.py` on small texts."""
+"""Test the counts of `bench/verilog.py` on small texts."""
 
 import importlib.util
 from pathlib import Path
@@ -46,7 +46,7 @@ def figures(bench, body, ports="  input wire [7:0] a,\n  output wire [7:0] y"):
         ("  // wire _01_;\n", {"comment_percent": 14.29}),
     ],
 )
-def test_figures_of_a_body(bench, body, expected):
+def test_figures_of_a_module_body(bench, body, expected):
     assert figures(bench, body) == expected
 
 
@@ -59,7 +59,7 @@ def test_lines_of_all_files(bench):
 
 
 @pytest.mark.parametrize(("preset", "lines"), [("paper", 1700), ("recommended", 1900), ("core", 9000)])
-def test_presets_read_well(bench, preset, lines):
+def test_presets_meet_readability_limits(bench, preset, lines):
     files, seconds = bench.generate(preset)
     assert "tensordash.v" in files
     assert 0 < seconds < 10

@@ -1,4 +1,4 @@
-"""Runs a command in this process."""
+"""Run a command in this process."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Wrong use or input ends with exit status 2 and one line with the error and the allowed values; no file changes."""
+"""Test that wrong input ends with exit status 2, one line with the error and the allowed values, and no file."""
 
 import re
 import shlex
@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[Path, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("command", "case"), [(command, case) for command, cases in CASES.items() for case in cases], ids=str
 )
-def test_exit_2_with_one_line(
+def test_bad_input_exits_with_2_and_one_line(
     command: str, case: str, files: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments, expected = CASES[command][case]
@@ -52,7 +52,7 @@ def test_exit_2_with_one_line(
     assert contents(files) == before
 
 
-def test_enough_of_them() -> None:
+def test_number_of_cases() -> None:
     assert sum(map(len, CASES.values())) >= 60
 
 

@@ -1,4 +1,4 @@
-"""Campaigns on a Dask cluster: results are in DIR, where the same command finds them without the cluster."""
+"""Test campaigns on a Dask cluster, whose results the same command finds later without the cluster."""
 
 import json
 import math
@@ -73,7 +73,7 @@ def test_without_dask_nothing_starts(command, tmp_path, capsys, monkeypatch):
     assert not folder.exists()
 
 
-def test_answers_and_exceptions_come_from_workers(address):
+def test_workers_return_answers_and_exceptions(address):
     runner = Runner(cluster=address)
     assert dict(runner.run([Job("process", os.getpid)])) != {"process": os.getpid()}
     answers = runner.run([Job(str(n), math.factorial, (n,)) for n in range(20)])

@@ -1,4 +1,4 @@
-"""The commands as a user calls them."""
+"""Test the commands as a user calls them."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def test_the_default_chip_is_printed(folder: Path, capfd: pytest.CaptureFixture[
     assert json.loads(call("presets --chip --json", capfd)) == ChipConfig().to_mapping()
 
 
-def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unknown_layer_error_lists_closest_names(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """For a trace with many layers, the message has the closest names, and the command that lists all names."""
     layer = MatrixProduct(batch=1, samples=2, in_features=4, out_features=4)
     with TraceWriter("run.trace") as writer, writer.step(0) as step:
@@ -73,7 +73,7 @@ def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFi
         assert len(message) < 300
 
 
-def test_hints_work_in_a_checkout() -> None:
+def test_install_hints_name_existing_extras() -> None:
     """The distribution is on no package index, so hints name extras of a checkout. These extras exist."""
     root = Path(__file__).parents[2]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -88,13 +88,13 @@ def test_hints_work_in_a_checkout() -> None:
 
 
 @pytest.mark.parametrize("name", tensordash.preset_names())
-def test_preset_as_a_start(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_printed_preset_is_a_configuration(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.toml").write_text(call(f"presets {name}", capfd))
     assert tensordash.TileConfig.load("mine.toml") == tensordash.load_preset(name)
 
 
 @pytest.mark.parametrize("name", tensordash.preset_names("core"))
-def test_preset_of_a_core_as_a_start(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_printed_core_preset_is_a_configuration(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.toml").write_text(call(f"presets {name}", capfd))
     assert CoreConfig.load("mine.toml") == load_any_preset(name)
     assert list(json.loads(call(f"presets {name} --json", capfd))) == [name]
@@ -286,7 +286,7 @@ def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     [("hopper", "rounds in every cycle", 1e-2), ({"bins": 3}, "cuts small products and rounds once", 1e-6)],
     ids=["fused", "binned"],
 )
-def test_demo_that_is_not_exact(
+def test_demo_with_rounding_accumulators(
     accumulator: Any, loss: str, limit: float, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tile = tensordash.TileConfig(format="bf16", accumulator=accumulator)
@@ -318,7 +318,7 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
     assert json.loads((folder / "proofs" / "prove.json").read_text()) == document
 
 
-def test_flags_of_a_replay_are_told(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_replay_prints_flags(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Operands and results are infinite, and int8 sums overflow an accumulator without headroom."""
     tile = f"--set tile.rows=1 --set tile.columns=2 --simulator {FAST_SIMULATOR}"
     b = np.ones((1, 3, 4), np.float16)

@@ -1,4 +1,4 @@
-"""`tensordash data` as a user calls it, with faked downloads."""
+"""Test `tensordash data` with simulated downloads."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
     assert "://" not in json.dumps(document)  # The user's settings choose the registry.
 
 
-def test_fetch_what_is_here(capfd: pytest.CaptureFixture[str]) -> None:
+def test_fetch_of_a_present_data_set(capfd: pytest.CaptureFixture[str]) -> None:
     create_files("mnist")
     assert call("data fetch mnist", capfd).strip() == str(dataset_folder("mnist"))
     document = json.loads(call("data fetch mnist --json", capfd))

@@ -1,4 +1,4 @@
-"""`tensordash evaluate` as a user calls it."""
+"""Test `tensordash evaluate`."""
 
 import json
 import shutil
@@ -84,7 +84,9 @@ def test_synthesis_results_are_read(folder: Path, capsys: pytest.CaptureFixture[
         (("fig8", "--traces", "file", "--no-synth"), "--traces must be a folder, not the file file"),
     ],
 )
-def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments(
+    arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "file").write_text("")
     (folder / "broken").mkdir()
     (folder / "broken" / "paper.json").write_text("{}")
@@ -97,7 +99,7 @@ def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsy
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of traces for `--traces`: a network with many zeros, and a network without zeros."""
     folder = tmp_path_factory.mktemp("own")
     layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
@@ -113,8 +115,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OWN = ("--scale", "tiny", "--no-synth", "--jobs", "1", "-o", "out", "--json")
 
 
-def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("fig8", "--traces", str(own), *OWN) == 0
+def test_own_networks_are_used(own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("fig8", "--traces", str(own_traces), *OWN) == 0
     (figure,) = json.loads(capsys.readouterr().out)
     speedups = {point["x"]: point["ours"] for point in figure["points"] if point["series"] == "all"}
     assert list(speedups) == ["full", "mine", "mean"]
@@ -124,13 +126,11 @@ def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFi
     assert "Means are over full, mine: none of the paper's networks is recorded." in figure["notes"]
 
 
-def test_no_sentence_that_the_numbers_do_not_support(
-    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_notes_match_the_figures(own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fewer zeros explain a smaller speedup, but not a larger one."""
     for network, fewer in (("full", True), ("mine", False)):
         (folder / network).mkdir()
-        shutil.copytree(own / f"{network}.trace", folder / network / f"{network}.trace")
+        shutil.copytree(own_traces / f"{network}.trace", folder / network / f"{network}.trace")
         assert call("fig1", "fig8", "fig9", "--traces", network, *OWN) == 0
         figures = json.loads(capsys.readouterr().out)
         notes = " ".join(note for figure in figures for note in figure["notes"])
@@ -139,19 +139,17 @@ def test_no_sentence_that_the_numbers_do_not_support(
         assert "first steps" not in notes
 
 
-def test_the_name_of_a_paper_s_network_is_not_its_recording(
-    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_trace_named_like_a_network_of_the_paper(
+    own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(own / "full.trace", folder / "traces" / "bert.trace")
+    shutil.copytree(own_traces / "full.trace", folder / "traces" / "bert.trace")
     assert call("fig1", "--traces", "traces", *OWN) == 0
     (figure,) = json.loads(capsys.readouterr().out)
     point = next(point for point in figure["points"] if point["series"] == "all")
     assert (point["x"], point["paper"]) == ("bert.trace", None)
 
 
-def test_traces_that_are_asked_for_have_to_be_there(
-    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_traces_are_errors(own_traces: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "empty").mkdir()
     conditions = {"model": "ncf", "scale": "full"}
     with TraceWriter(folder / "wrong" / "ncf.trace", conditions=conditions) as writer, writer.step(0):
@@ -159,7 +157,7 @@ def test_traces_that_are_asked_for_have_to_be_there(
     for traces, message in (
         ("empty", "empty is a folder without any"),
         ("missing", "missing is missing"),
-        (str(own / "mine.trace"), "mine.trace is a trace itself"),
+        (str(own_traces / "mine.trace"), "mine.trace is a trace itself"),
         ("wrong", "wrong is a folder with none of scale tiny: left out ncf.trace (scale full)"),
     ):
         assert call("fig8", "--traces", traces, *OWN) == 2

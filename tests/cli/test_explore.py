@@ -1,4 +1,4 @@
-"""`tensordash explore` as a user runs it."""
+"""Test `tensordash explore`."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def tensordash(*arguments: str) -> int:
     return int(error.value.code or 0)
 
 
-def test_finds_simulates_and_resumes(tmp_path: Path, capsys):
+def test_explore_searches_simulates_and_resumes(tmp_path: Path, capsys):
     assert tensordash(*SMALL, "--no-area", "-o", str(tmp_path), "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "explore.json").read_text()) == document
@@ -101,7 +101,7 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
     assert any(point["ties"] for point in points)
 
 
-def test_areas_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_areas_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A repeated search renders and maps nothing."""
     calls = []
 

@@ -1,4 +1,4 @@
-"""Files that do not fit on the disk: status 2, one line that names the file, and no partial file."""
+"""Test that files beyond the disk's size give status 2, one line with the file's name, and no partial file."""
 
 import errno
 import os
@@ -72,7 +72,7 @@ def test_verilog_that_does_not_fit(
 
 
 @pytest.mark.parametrize("option", ["--waves run.vcd", "-o run.npz"])
-def test_a_run_s_files(
+def test_files_of_a_run_that_do_not_fit(
     option: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The simulator runs, but its files do not fit on the disk of the user's folder."""
@@ -94,7 +94,7 @@ def test_a_run_s_files(
     assert [path.name for path in folder.iterdir()] == ["in.npz"]
 
 
-def test_what_was_there_stays(folder: Path) -> None:
+def test_failed_write_keeps_the_old_file(folder: Path) -> None:
     path = folder / "results.json"
     atomic_write(path, "before")
     source = folder / "source"
@@ -107,7 +107,7 @@ def test_what_was_there_stays(folder: Path) -> None:
     assert sorted(folder.iterdir()) == [path, source]
 
 
-def test_a_device_is_not_replaced() -> None:
+def test_device_file_is_not_replaced() -> None:
     atomic_write(Path("/dev/null"), "gone")
     assert not Path("/dev/null").is_file()
     with atomic_path(Path("/dev/null")) as place:

@@ -1,4 +1,4 @@
-"""Help texts: groups, full summaries, valid examples, and an explanation of every option."""
+"""Test help texts: groups, complete summaries, valid examples, and an explanation of every option."""
 
 import shlex
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def test_every_command_is_in_one_group() -> None:
 
 
 @pytest.mark.parametrize("group", ["", "data"])
-def test_summaries_are_whole(group: str) -> None:
+def test_summaries_are_not_truncated(group: str) -> None:
     text = " ".join(help_of(group).split())
     assert "..." not in text.partition("Commands:")[2]
     for heading in GROUPS if not group else ():

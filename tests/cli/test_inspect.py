@@ -1,4 +1,4 @@
-"""`tensordash inspect` as a user calls it."""
+"""Test `tensordash inspect`."""
 
 import json
 import subprocess

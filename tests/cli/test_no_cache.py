@@ -1,4 +1,4 @@
-"""Without a writable cache folder, commands print one line about the folder, and run."""
+"""Test that commands without a writable cache folder print one line about the folder, and run."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", pytest.param("HOME", marks=pytest.mark.slow)])
-def test_generate(variable: str, tmp_path: Path) -> None:
+def test_generate_without_a_cache(variable: str, tmp_path: Path) -> None:
     """The WebAssembly of Yosys needs a cache."""
     (tmp_path / "file").write_text("")
     environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}

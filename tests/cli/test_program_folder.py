@@ -1,4 +1,4 @@
-"""`tensordash compile` and `tensordash run` as a user calls them."""
+"""Test `tensordash compile` and `tensordash run`."""
 
 import json
 from pathlib import Path
@@ -135,7 +135,7 @@ OF_A_LAYER = ("--samples 1", "--channels 4", "--filters 4", "--size 4", "--kerne
 
 
 @pytest.mark.parametrize("option", [*OF_A_LAYER, "--op AxW", "--rows A", "--zeros 0.5"])
-def test_options_of_a_layer_are_not_for_a_model(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_layer_options_are_refused_with_a_model(option: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Explicit default values are also wrong."""
     _, err = call(f"compile --model mlp {option} -o out", capfd, status=2)
     assert f"{option.split()[0]} goes with a layer, not with --model" in err

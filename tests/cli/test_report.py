@@ -1,4 +1,4 @@
-"""`tensordash report`: results and schedules as one page."""
+"""Test that `tensordash report` writes results and schedules to one page."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tensordash simulate` as a user calls it."""
+"""Test `tensordash simulate` on traces."""
 
 import csv
 import json
@@ -137,7 +137,7 @@ class TestTrace:
         assert lines[1][7:9] == [f"{sum(result[name] for result in calls):,}" for name in ("dense_compute", "compute")]
         assert lines[2][:2] == ["total", "AxW"]
 
-    def test_sums_of_layers_over_steps(self, folder: Path, capfd: Capture) -> None:
+    def test_layers_are_summed_over_steps(self, folder: Path, capfd: Capture) -> None:
         rng = np.random.default_rng(2)
         name = "Network.encoder.layers.11.self_attention.output.dense" * 3
         with TraceWriter("steps.trace") as writer:
@@ -177,7 +177,7 @@ class TestTrace:
             ]
         assert sum(line[1:2] == [name] for line in lines) == 6
 
-    def test_what_was_not_captured_is_listed(self, folder: Path, capfd: Capture) -> None:
+    def test_uncaptured_operations_are_listed(self, folder: Path, capfd: Capture) -> None:
         with TraceWriter("part.trace") as writer:
             for index in range(2):
                 with writer.step(index) as step:
@@ -305,7 +305,7 @@ class TestTrace:
         assert "drop steps" in header
         assert "drop steps" not in call("run.trace", capfd)
 
-    def test_the_dense_tile_is_its_own_baseline(self, folder: Path, capfd: Capture) -> None:
+    def test_dense_tile_equals_its_baseline(self, folder: Path, capfd: Capture) -> None:
         added = call_json("--preset dense run.trace", capfd)["totals"]["all"]
         assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1
 

@@ -1,4 +1,4 @@
-"""`tensordash simulate` on one stream and on random streams, as a user calls it."""
+"""Test `tensordash simulate` on one stream and on random streams."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestStream:
-    def test_half_of_it_zero(self, folder: None, capfd: Capture) -> None:
+    def test_stream_with_half_zeros(self, folder: None, capfd: Capture) -> None:
         document = call_json("--stream stream.npy", capfd)
         assert (document["steps"], document["cycles"], document["speedup"], document["ideal_speedup"]) == (
             100,
@@ -60,7 +60,9 @@ class TestRandom:
             ("--random 1", 4.00),
         ],
     )
-    def test_measured_before(self, arguments: str, speedup: float, folder: None, capfd: Capture) -> None:
+    def test_speedups_match_an_independent_model(
+        self, arguments: str, speedup: float, folder: None, capfd: Capture
+    ) -> None:
         """The expected figures are from another model, which is older than this project."""
         document = call_json(f"{arguments} --steps 100000", capfd)
         assert document["speedup"] == pytest.approx(speedup, rel=0.01)

@@ -1,4 +1,4 @@
-"""`tensordash trace` as a user calls it."""
+"""Test `tensordash trace` on scripts."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> 
     return out, err
 
 
-def test_script_and_what_comes_after(capfd: pytest.CaptureFixture[str]) -> None:
+def test_script_and_commands_on_its_trace(capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = call("trace scripts/train.py -o run.trace", capfd)
     assert out == "step 0\nstep 1\nstep 2\nrun.trace: 3 steps, 2 layers, 15 records\n"
     trace = Trace.open("run.trace")
@@ -92,7 +92,7 @@ def test_script_and_what_comes_after(capfd: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_script_is_what_it_is_without_recording(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_recording_does_not_change_the_script(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
     import torch
 
     subprocess.run([sys.executable, "scripts/train.py", "--steps", "5"], check=True, capture_output=True)
@@ -183,7 +183,7 @@ for step in range(3):
         ("interrupt", 130, r"run\.trace holds 2 steps\n+tensordash: interrupted\n"),
     ],
 )
-def test_faults_leave_complete_steps(fault: str, status: int, message: str, folder: Path) -> None:
+def test_failed_scripts_leave_complete_steps(fault: str, status: int, message: str, folder: Path) -> None:
     (folder / "faults.py").write_text(FAULTS)
     program = [sys.executable, "-c", "from tensordash_cli.main import run; run()"]
     done = subprocess.run(
@@ -209,7 +209,7 @@ def test_faults_leave_complete_steps(fault: str, status: int, message: str, fold
         ("trace scripts/train.py -o run.trace --stop", "--stop needs --steps"),
     ],
 )
-def test_wrong_use(arguments: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments(arguments: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     out, err = call(arguments, capfd, status=2)
     assert out == ""
     assert err.count("\n") == 1

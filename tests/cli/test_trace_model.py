@@ -1,4 +1,4 @@
-"""`tensordash trace --model` as a user calls it, and commands on its trace."""
+"""Test `tensordash trace --model`, and commands that read its trace."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_small_scale_is_for_small_machines(name: str, folder: Path) -> None:
     assert "total" in output
 
 
-def test_shares_are_those_of_the_operands(capfd: pytest.CaptureFixture[str]) -> None:
+def test_printed_zeros_match_the_operands(capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = call("trace --model ncf --scale tiny -o run.trace", capfd)
     table = {tuple(row[:2]): row[2] for row in cells(out) if row and row[0] in "AWG"}
     gradients = [record.operands["G"] for record in Trace.open("run.trace").records if record.operation == "AxG"]
@@ -71,7 +71,7 @@ def test_shares_are_those_of_the_operands(capfd: pytest.CaptureFixture[str]) -> 
     assert table["A", "first layer"] == "0.0%"
 
 
-def test_which_steps(capfd: pytest.CaptureFixture[str]) -> None:
+def test_selected_steps(capfd: pytest.CaptureFixture[str]) -> None:
     """The command records steps 3 and 5 of the network's training."""
     out, _ = call("trace --model gpt --scale tiny --after 3 --steps 2 --every 2 --seed 5 -o a.trace --json", capfd)
     document = json.loads(out)
@@ -121,7 +121,7 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
         ("--model ncf --scale tiny --layer conv* -o run.trace", "layers must match one of layers.0, .*, not only conv"),
     ],
 )
-def test_wrong_use(arguments: str, message: str, capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_invalid_arguments(arguments: str, message: str, capfd: pytest.CaptureFixture[str], folder: Path) -> None:
     status = 1 if "--layer" in arguments else 2
     out, err = call(f"trace {arguments}", capfd, status)
     assert out == ""
@@ -131,7 +131,7 @@ def test_wrong_use(arguments: str, message: str, capfd: pytest.CaptureFixture[st
     assert not list(folder.iterdir())
 
 
-def test_an_existing_trace_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+def test_existing_trace_is_not_overwritten(capfd: pytest.CaptureFixture[str]) -> None:
     call("trace --model ncf --scale tiny -o run.trace", capfd)
     before = Trace.open("run.trace").digest
     _, err = call("trace --model ncf --scale tiny --seed 1 -o run.trace", capfd, 2)

@@ -1,4 +1,4 @@
-"""`tensordash train` and `tensordash map` as a user calls them."""
+"""Test `tensordash train` and `tensordash map`."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tensordash_runtime.backends import Golden
 from .called import call
 
 
-def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_resumes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command = f"train --preset core --model mlp --seed 3 -o {tmp_path / 'run'} --json --steps"
     first = json.loads(call(f"{command} 2", capfd)[0])
     second = json.loads(call(f"{command} 4", capfd)[0])
@@ -54,13 +54,13 @@ def test_layers_in_bf16_include_recurrent_weights(capfd: pytest.CaptureFixture[s
     assert recurrent["history"] != scores["history"]
 
 
-def test_the_tables(capfd: pytest.CaptureFixture[str]) -> None:
+def test_printed_tables(capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = call("train --preset paper-bf16 --model gpt --steps 1", capfd)
     assert "blocks.0.qkv" in out
     assert "PyTorch's" in out
 
 
-def test_compared_with_golden(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparison_with_golden(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command = "train --preset core --model gpt --steps 1 --compare golden"
     original_run = Golden.run
 
@@ -75,7 +75,7 @@ def test_compared_with_golden(capfd: pytest.CaptureFixture[str], monkeypatch: py
     assert "step 0, emulator and golden: AxW of blocks.0.qkv: element" in err
 
 
-def test_a_layer_is_mapped(capfd: pytest.CaptureFixture[str]) -> None:
+def test_map_of_a_layer(capfd: pytest.CaptureFixture[str]) -> None:
     arguments = "map --preset core --channels 64 --filters 32 --size 8 --kernel 3 --padding 1 --op WxG --rows G"
     document = json.loads(call(f"{arguments} --json", capfd)[0])
     assert document["row_side"] == "G"

@@ -1,4 +1,4 @@
-"""`tensordash verify --trace`: a recorded layer through the emitted Verilog."""
+"""Test that `tensordash verify --trace` runs a recorded layer on the emitted Verilog."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_layer(arguments, passes, values, trace, capfd):
     assert document["cycles"] < document["steps"]
 
 
-def test_the_scale_is_told(trace, capfd):
+def test_scale_is_printed(trace, capfd):
     """For 8-bit formats, the output has the factor of values before rounding."""
     tile = f"--set tile.rows=1 --set tile.columns=1 --set tile.format=int8 --simulator {FAST_SIMULATOR} --sample 1"
     status, out, _ = call(f"--trace {trace} --layer fc --op AxW {tile} --json", capfd)

@@ -1,4 +1,4 @@
-"""The rules of AXI: each can apply, and the sides do not contradict each other."""
+"""Test the rules of AXI: each can apply, and the two sides do not contradict each other."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ CHECKERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKERS)
-def test_each_rule_can_apply_while_all_rules_hold(name, tmp_path):
+def test_each_rule_applies_in_a_legal_run(name, tmp_path):
     """In the emitted Verilog with free signals, the assumptions leave a run in which each rule applies."""
     text = to_verilog(CHECKERS[name](), ())
     rules = [rule.name for rule in CHECKERS[name]().rules]
@@ -159,7 +159,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_handwritten_run(name):
+def test_violations_in_handwritten_runs(name):
     cycles, expected = RUNS[name]
     assert _violations(CHECKERS["axi4"](), cycles) == expected
 

@@ -1,4 +1,4 @@
-"""The proofs cover every bit of 16-bit sums: they find faults inside the accumulator and the rounder.
+"""Test that the proofs find faults inside the accumulator and the rounder in every bit of 16-bit sums.
 
 `test_proofs.py` proves the sound components.
 """
@@ -39,11 +39,11 @@ def status(tmp_path):
 
 class TestAccumulator:
     @pytest.mark.parametrize("result_bits", [91, 95])
-    def test_upper_bits_are_the_sign(self, result_bits, status, sabotage):
+    def test_upper_bits_replaced_by_the_sign(self, result_bits, status, sabotage):
         replace_top_by_sign(sabotage, result_bits)
         assert status(ACCUMULATOR) == "unknown"
 
-    def test_overflows_upwards_only(self, status, sabotage):
+    def test_overflow_of_one_sign_only(self, status, sabotage):
         def assignments(self, inside):
             grown = inside["grown"]
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~grown[-1] & grown[-2])
@@ -56,7 +56,7 @@ class TestAccumulator:
         assert status(ACCUMULATOR) == "unknown"
 
 
-def test_upper_bits_of_the_first_shift(status, monkeypatch):
+def test_upper_bits_lost_in_the_first_shift(status, monkeypatch):
     """The normaliser loses the top four bits after its first stage."""
     lose_top_of_first_shift(monkeypatch, rounder)
     assert status(ROUNDER, "the_result_is_a_normal_number") == "fail"

@@ -1,4 +1,4 @@
-"""The proofs cover every PE: they find a fault of one instance, which a fault of a component cannot model.
+"""Test that the proofs find a fault of one PE, which a fault of a component cannot model.
 
 `test_proofs.py` proves the sound tiles.
 """

@@ -1,4 +1,4 @@
-"""The proof of a core's wires covers all ports."""
+"""Test that the proof of a core's wires covers all ports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Handwritten faults: their entries match the sources, and the campaign classifies them."""
+"""Test that handwritten faults match the sources, and that the campaign classifies them."""
 
 import json
 import re
@@ -159,7 +159,7 @@ def test_faults_are_selected_and_sampled():
     assert faults_table([DOUBLE]).splitlines()[-1] == "| tiny | Three times. | `tests/test_tiny.py::test_double` |"
 
 
-def test_a_wheel_has_no_faults_to_make(monkeypatch, tmp_path):
+def test_faults_need_a_checkout(monkeypatch, tmp_path):
     monkeypatch.setattr(fault_campaign, "__file__", str(tmp_path / "site-packages/tensordash_formal/fault_campaign.py"))
     with pytest.raises(CheckoutError, match="^--by-hand needs a checkout of the repository"):
         checkout_root()

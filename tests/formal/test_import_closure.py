@@ -1,4 +1,4 @@
-"""Transitive imports of files of a package."""
+"""Test the search for all files that a file imports."""
 
 from pathlib import Path
 

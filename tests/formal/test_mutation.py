@@ -1,4 +1,4 @@
-"""Mutants are built, killed, proven equivalent or reported as survivors."""
+"""Test that mutants are built, killed, proven equivalent or reported as survivors."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_a_bench_that_fails_without_a_mutant_is_an_error(tmp_path, monkeypatch):
         mutation._check_baseline(task_of(SMALL, "scheduler"), tmp_path, 0.05)
 
 
-def test_a_mutant_that_stops_the_simulator_is_killed_and_the_others_are_screened(tmp_path, monkeypatch):
+def test_mutant_that_hangs_the_simulator_is_killed(tmp_path, monkeypatch):
     """Mutants 2 and 4 of five never end, and the bench fails on mutant 3."""
     seen = []
 
@@ -164,7 +164,7 @@ def test_a_proof_that_stubs_the_module_is_not_run(monkeypatch):
     assert queries == ["query"]
 
 
-def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
+def test_identical_verilog_is_equivalent(tmp_path, monkeypatch):
     mutants = BitMutants(subject_of(SMALL, "scheduler"), 2, 1, tmp_path)
     mutants.verilog = lambda mutant: mutants.text
     task = task_of(SMALL, "scheduler")
@@ -187,7 +187,7 @@ def test_a_unit_is_compared_in_its_reachable_states(bit, outcome, tmp_path, monk
     assert mutation._classify(task, mutants, None, mutant, tmp_path) == (outcome, detail)
 
 
-def test_without_a_mutant_the_model_is_what_was_emitted(tmp_path):
+def test_bit_mutants_of_a_tile_share_one_model(tmp_path):
     mutants = BitMutants(subject_of(SMALL, "tile"), 6, 2, tmp_path)
     model = mutants.model()
     assert model.count("$value$plusargs") == 1
@@ -210,7 +210,7 @@ def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
     assert all(f".{each.port}(" in mutants.source(each) for each in mutants.mutants)
 
 
-def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
+def test_swapped_overflows_are_equivalent(tmp_path, monkeypatch):
     """Any of the overflows sets the flag. No bench finds the swap, and the check of the module proves equivalence."""
     task = task_of(replace(SMALL, columns=2), "tile", kind="wires")
     mutants = task.campaign.mutants("tile", 1, tmp_path)
@@ -234,7 +234,7 @@ def test_benches_of_a_core_pass_without_a_mutant(component, tmp_path):
 
 
 @pytest.mark.slow
-def test_wires_at_full_size_are_found(tmp_path):
+def test_wire_mutants_of_the_paper_tile_are_found(tmp_path):
     """The test runs one mutant of each kind, each at another port, in the paper's 4x4 tile."""
     task = task_of(PAPER, "tile", 200, "wires")
     mutants, simulation = mutation._build_model(task)
@@ -257,7 +257,7 @@ def test_every_campaign_draws_every_port(tmp_path):
             assert sum(len(nets.places()) for nets in mutants._nets.values()) <= count
 
 
-def test_all_campaigns_are_of_what_is_shipped():
+def test_full_campaigns_have_unique_names_and_16_pe_tiles():
     campaigns = full_campaigns()
     wires = [each for each in campaigns if each.kind == "wires"]
     assert sum(count for each in wires for _, count in each.parts) >= 200

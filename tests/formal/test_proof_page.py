@@ -1,4 +1,4 @@
-"""docs/proofs.md and docs/verification.md have the properties that the proofs claim."""
+"""Test that docs/proofs.md and docs/verification.md list the claims and results of the proofs."""
 
 from importlib import import_module
 from types import ModuleType
@@ -11,7 +11,7 @@ BENCH = "proof_page"
 HOW = "run python bench/proof_page.py"
 
 
-def test_pages_have_the_counts_and_the_texts_of_the_proofs(bench: ModuleType) -> None:
+def test_pages_match_the_proofs(bench: ModuleType) -> None:
     results = import_module("common").load_figures(bench.RESULTS)
     assert bench.PAGE.read_text(encoding="utf-8") == bench.rendered("proofs", results) + "\n", HOW
     summary = bench.SUMMARY_PAGE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A sample of the proofs for CI; `make prove` runs all of them."""
+"""Run a sample of the proofs; `make prove` runs all of them."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The proof framework proves true properties of a toy component and refutes false ones."""
+"""Test that the proof framework proves true properties of a toy component and refutes false ones."""
 
 import json
 import os
@@ -223,7 +223,7 @@ def test_a_variant_that_is_not_broken_fails(tmp_path):
     assert not report.to_json()["passed"]
 
 
-def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
+def test_broken_variant_of_an_unknown_claim_fails(tmp_path):
     gone = replace(PROOF.broken_variants[0], claim="above_three")
     with pytest.raises(ProofError, match="wheel has no claim 'above_three': below_three"):
         PROOF.refute(gone, Solver(tmp_path))
@@ -316,7 +316,7 @@ def test_a_missing_tool_is_named(tmp_path, monkeypatch):
         prove(wheel, tmp_path)
 
 
-def test_an_error_of_the_solver_has_its_message(tmp_path):
+def test_solver_error_is_reported(tmp_path):
     query = Query(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
     with pytest.raises(ProofError, match="no_such_command"):
         Solver(tmp_path).solve(query)

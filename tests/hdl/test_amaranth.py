@@ -1,4 +1,4 @@
-"""The Amaranth models in Amaranth's simulator, compared with golden numbers and schedules."""
+"""Compare the Amaranth models in Amaranth's simulator with golden numbers and schedules."""
 
 from itertools import product
 from random import Random
@@ -95,13 +95,13 @@ class TestMultiplier:
         simulate(design, testbench, clocked=False, limit=0)
         return nans, infinities
 
-    def test_corners(self):
+    def test_products_of_corner_cases(self):
         nans, infinities = self.check(product(CORNERS, CORNERS))
         # NaN: 6 of the 32 patterns with any other, and 2 infinities with 2 zeros in either order.
         assert nans == 32 * 32 - 26 * 26 + 2 * 2 * 2
         assert infinities == 26 * 26 - 24 * 24 - 2 * 2 * 2
 
-    def test_random(self):
+    def test_products_of_random_patterns(self):
         random = Random(1)
         self.check([(random.getrandbits(16), random.getrandbits(16)) for _ in range(5000)])
 

@@ -1,4 +1,4 @@
-"""Valid and invalid parameters of components."""
+"""Test valid and invalid parameters of components."""
 
 import pytest
 
@@ -152,7 +152,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_right_parameters(kind):
+def test_valid_parameters(kind):
     component = kind(**RIGHT[kind])
     assert not isinstance(component, Block) or isinstance(component.identity, tuple)
 
@@ -160,12 +160,12 @@ def test_right_parameters(kind):
 @pytest.mark.parametrize(
     ("kind", "change", "error", "message"), WRONG, ids=[f"{kind.__name__}-{change}" for kind, change, _, _ in WRONG]
 )
-def test_wrong_parameter(kind, change, error, message):
+def test_invalid_parameter(kind, change, error, message):
     with pytest.raises(error, match=f"^{message}"):
         kind(**{**RIGHT[kind], **change})
 
 
 @pytest.mark.parametrize("config", ["x", None, {"rows": 4}])
-def test_tile_wants_a_config(config):
+def test_tile_needs_a_tile_config(config):
     with pytest.raises(TypeError, match="^config must be a TileConfig, not "):
         Tile(config)

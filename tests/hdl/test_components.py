@@ -1,4 +1,4 @@
-"""Components: their ports, and the sizes that follow from parameters."""
+"""Test components' ports, and the sizes that follow from parameters."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_ports_of_the_baseline():
     assert found["b_3_taken"] == ("out", 1)
 
 
-def test_ports_of_an_odd_tile():
+def test_ports_of_a_non_power_of_two_tile():
     config = TileConfig(rows=6, columns=5, lanes=6, depth=3, out_rows=2, connectivity=((0, 0), (1, 0), (2, 5)))
     found = ports(Tile(config))
     assert found["out_payload"] == ("out", 2 * 5 * 32 + 1)
@@ -229,7 +229,7 @@ def test_latency(sparsity, pipeline, latency):
     assert Tile(TileConfig(sparsity=sparsity, pipeline=pipeline)).latency == latency
 
 
-def test_identity_decides_what_is_shared():
+def test_equal_parameters_give_equal_identities():
     assert PE(**RIGHT[PE]).identity == PE(**RIGHT[PE]).identity
     assert PE(**RIGHT[PE]).identity != PE(**{**RIGHT[PE], "stages": 3}).identity
     assert Scheduler(PAPER).identity == Scheduler(Connectivity(PAPER_OPTIONS, lanes=4, depth=4)).identity

@@ -36,7 +36,7 @@ class Case:
                 sizes.append((size + 2 * p - d * (k - 1) - 1) // s + 1)
         return tuple(sizes)
 
-    def meetings(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    def multiplications(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
         """Yield the positions of the input, the kernel and the result of each product."""
         for x in product(*map(range, self.size)):
             for k in product(*map(range, self.kernel)):
@@ -72,7 +72,7 @@ def by_definition(case: Case, x: torch.Tensor, w: torch.Tensor, grad: torch.Tens
     sums: dict[str, dict[tuple[int, ...], int]] = {"y": {}, "dx": {}, "dw": {}}
     inputs, outputs = x.shape[1] // case.groups, grad.shape[1] // case.groups
     macs = 0
-    for x_place, k_place, y_place in case.meetings():
+    for x_place, k_place, y_place in case.multiplications():
         for n, group, i, o in product(range(x.shape[0]), range(case.groups), range(inputs), range(outputs)):
             at_x = n, group * inputs + i, *x_place
             at_y = n, group * outputs + o, *y_place

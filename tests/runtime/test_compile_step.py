@@ -1,4 +1,4 @@
-"""Training steps as program folders: compare with the golden core and PyTorch; errors name the operation."""
+"""Compare training steps as program folders with the golden core and PyTorch, and test their errors."""
 
 import zlib
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def folder() -> ProgramFolder:
     return compile_step(model, F.cross_entropy, sgd(model), batch())
 
 
-def test_products_are_few_programs(folder: ProgramFolder) -> None:
+def test_products_share_programs(folder: ProgramFolder) -> None:
     """Host calls divide the products into programs only where a product needs their results."""
     programs = [[product.name for product in stage] for stage in folder.plan.stages if isinstance(stage, list)]
     assert programs == [
@@ -100,7 +100,7 @@ def test_golden_core_leaves_the_expected_memory(folder: ProgramFolder) -> None:
     check_on_golden_core(folder)
 
 
-def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
+def test_values_match_pytorch(folder: ProgramFolder) -> None:
     """Values differ from PyTorch's only by rounding to fp16."""
     model = network()
     optimizer = sgd(model)
@@ -115,7 +115,7 @@ def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
         np.testing.assert_allclose(values(folder, f"{name}.velocity"), velocity.numpy(), atol=4e-3)
 
 
-def test_steps_follow_each_other(folder: ProgramFolder) -> None:
+def test_consecutive_steps(folder: ProgramFolder) -> None:
     """Each step starts from the parameters of the step before."""
     model = network()
     optimizer = sgd(model)
@@ -181,7 +181,7 @@ def test_batches_have_one_length(folder: ProgramFolder, tmp_path: Path) -> None:
         read_batches(folder, tmp_path / "batches.npz")
 
 
-def test_row_sides_are_those_of_the_example(folder: ProgramFolder) -> None:
+def test_row_side_follows_zeros_of_the_example(folder: ProgramFolder) -> None:
     """Half of the images' values are zeros; none of the first layer's weights is zero."""
     first = next(stage for stage in folder.plan.stages if isinstance(stage, list))[0]
     assert first.rows == "A"
@@ -218,7 +218,7 @@ def test_means_without_kept_dimensions(keeps_size: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
-def test_training_goes_on_after_an_overflow(kind: type[torch.optim.SGD | torch.optim.AdamW]) -> None:
+def test_training_continues_after_an_overflow(kind: type[torch.optim.SGD | torch.optim.AdamW]) -> None:
     """The first loss scale overflows, so the step is skipped. The next scale does not overflow."""
     model = linear()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=2.0**-90)
@@ -281,7 +281,7 @@ def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
     ],
     ids=["operation", "eval", "batch", "layer", "tanh", "add", "mean", "loss", "reduction", "type"],
 )
-def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
+def test_unsupported_models(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
     network = model()
     images, labels = batch()
     images = images.double() if "float64" in message else images
@@ -306,7 +306,7 @@ def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message
     ],
     ids=["kind", "amsgrad", "nesterov", "dampening", "groups"],
 )
-def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.Optimizer], message: str) -> None:
+def test_unsupported_optimizers(optimizer: Callable[[nn.Module], torch.optim.Optimizer], message: str) -> None:
     model = linear()
     with pytest.raises(ProgramFolderError, match=message):
         compile_step(model, F.cross_entropy, optimizer(model), batch())

@@ -1,4 +1,4 @@
-"""Plain and transposed convolutions: results, gradients and traces equal the definition for all settings."""
+"""Compare plain and transposed convolutions, their gradients and traces with the definition."""
 
 import random
 from collections.abc import Iterator

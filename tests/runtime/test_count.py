@@ -1,4 +1,4 @@
-"""`count=False` counts no cycles and changes no result. The run then reports neither cycles nor speedups."""
+"""Test that `count=False` counts no cycles and changes no result."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ def train(device: Device, *, count: bool, steps: int = 2, golden: Device | None 
 
 
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-fp8", "paper-bf16"])
-def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
+def test_weights_are_bit_identical(preset: str) -> None:
     with Device(preset) as device, Device(preset) as other:
         uncounted_weights, run = train(device, count=False)
         counted_weights, counted = train(other, count=True)
@@ -70,12 +70,12 @@ def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", ["core", "core-bf16"])
-def test_every_product_is_that_of_the_golden_core(preset: str) -> None:
+def test_products_match_the_golden_core_without_counting(preset: str) -> None:
     with Device(preset) as device, Device(preset, "golden") as golden:
         train(device, count=False, steps=1, golden=golden)
 
 
-def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
+def test_stochastic_rounding_matches_golden_with_and_without_counting() -> None:
     factor = torch.randn(24, 40).half() * (torch.rand(24, 40) < 0.2)
     with Device("core", rounding="stochastic") as device, Device("core", "golden", rounding="stochastic") as golden:
         with offload(device, count=False, watcher=comparison(golden)):
@@ -84,7 +84,7 @@ def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
             factor @ torch.randn(40, 30).half()
 
 
-def test_zeros_change_no_random_bits() -> None:
+def test_random_bits_are_independent_of_zeros() -> None:
     """Neither zeros in other samples nor counting change a result; the zeros change the cycles."""
     random = torch.Generator().manual_seed(7)
     a, b = (torch.randn(shape, generator=random).half() for shape in ((24, 40), (40, 24)))
@@ -107,7 +107,7 @@ def test_the_gradient_is_on_the_row_side() -> None:
         assert each.executed.problem.rows == ("A" if each.executed.problem.operation == "AxW" else "G")
 
 
-def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_false_skips_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     def schedule(*_: object) -> None:
         raise AssertionError("counted")
 
@@ -163,7 +163,7 @@ def test_a_run_has_no_cycles(tmp_path: Path) -> None:
     assert {point["ours"] for point in data["figures"][1]["points"]} == {None}
 
 
-def test_a_run_that_is_counted_in_part_has_no_speedup() -> None:
+def test_partly_counted_run_has_no_speedup() -> None:
     product = torch.randn(4, 8)
     with Device("core") as device:
         with offload(device) as run:
@@ -178,7 +178,7 @@ def test_a_run_that_is_counted_in_part_has_no_speedup() -> None:
     assert run.to_json()["totals"]["cycles"] is None
 
 
-def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
+def test_small_products_run_on_one_thread() -> None:
     def threads() -> tuple[int, set[int]]:
         blas = [each for each in threadpool_info() if each["user_api"] == "blas" and "numpy" in each["filepath"]]
         return numba.get_num_threads(), {each["num_threads"] for each in blas}
@@ -225,7 +225,7 @@ print(torch.get_num_threads())
     assert done.stdout == "1\n"
 
 
-def test_a_convolution_of_groups_is_the_golden_cores() -> None:
+def test_grouped_convolution_matches_the_golden_core() -> None:
     """The device multiplies all groups together. Each group has its own bias."""
     layer = convolution(
         batch=3, channels=(10, 15), size=(5, 7), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=5

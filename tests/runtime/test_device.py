@@ -1,4 +1,4 @@
-"""A device computes its defined results on every backend, and refuses other operands with one line."""
+"""Test that a device gives its defined results on every backend and refuses other operands."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -140,7 +140,7 @@ def test_rounding_toward_zero(verilator: Device) -> None:
         assert torch.equal(found, torch.where(nearest.double().abs() > exact.abs(), gap, nearest))
 
 
-def test_float32_is_rounded_first_and_stays(device: Device) -> None:
+def test_float32_operands_are_rounded_and_results_stay_float32(device: Device) -> None:
     a, b = draw_operands((5, 9), seed=1, kind=torch.float32), draw_operands((9, 6), seed=2, kind=torch.float32)
     product = device.matmul(a, b)
     assert product.dtype is torch.float32
@@ -176,7 +176,7 @@ def test_convolutions_and_their_gradients(device: Device, settings: dict[str, An
         assert torch.equal(found, expected.float().to(kind))
 
 
-def test_one_direction(device: Device) -> None:
+def test_one_dimensional_convolution(device: Device) -> None:
     a, w = draw_operands((2, 3, 9), seed=1), draw_operands((5, 3, 3), seed=2)
     out = conv1d(a.double(), w.double(), stride=2, padding=1)
     assert torch.equal(device.convolution(a, w, stride=2, padding=1), out.float().half())
@@ -185,7 +185,7 @@ def test_one_direction(device: Device) -> None:
     assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), expected.float().half())
 
 
-def test_batches_are_broadcast_and_views_are_read(device: Device) -> None:
+def test_broadcast_batches_and_views(device: Device) -> None:
     a, b = draw_operands((3, 1, 5, 4), seed=1), draw_operands((2, 6, 4), seed=2)
     expected = (a.double() @ b.double().mT).float().half()
     assert torch.equal(device.matmul(a, b.mT), expected)
@@ -212,7 +212,7 @@ def test_the_sparser_operand_is_skipped() -> None:
         assert chosen(device, dense, dense[:3]) == "A"
 
 
-def test_all_backends_agree_on_any_bits(verilator: Device) -> None:
+def test_all_backends_agree_on_random_bit_patterns(verilator: Device) -> None:
     random = np.random.default_rng(0)
     for seed in range(5):
         n, k, m = random.integers(1, 9, 3)
@@ -275,14 +275,14 @@ def test_bias_relu_and_mask(any_device: Device) -> None:
         ({"operation": "WxG", "bias": torch.ones(7)}, ValueError, "bias must be left out of WxG: only results of AxW"),
     ],
 )
-def test_biases_and_masks_that_do_not_fit(changed: Any, error: type[Exception], message: str) -> None:
+def test_invalid_biases_and_masks(changed: Any, error: type[Exception], message: str) -> None:
     tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AWG"}
     with Device("core") as device, pytest.raises(error, match=message):
         device.contract(PRODUCTS, **{"operation": "AxW", "operands": tensors, **changed})
 
 
 @pytest.mark.parametrize("name", ["bias", "relu", "mask"])
-def test_cores_that_are_built_without(name: str) -> None:
+def test_features_that_the_core_lacks(name: str) -> None:
     fused: Any = {"bias": torch.ones(7), "relu": True, "mask": torch.ones(2, 5, 7).half()}[name]
     tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AW"}
     with (
@@ -292,7 +292,7 @@ def test_cores_that_are_built_without(name: str) -> None:
         device.contract(PRODUCTS, "AxW", tensors, **{name: fused})
 
 
-def test_room_for_a_mask_and_biases_counts() -> None:
+def test_masks_and_biases_need_memory() -> None:
     tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AW"}
     room = 2 * (60 + 84 + 70)
     every: list[Any] = [{"bias": torch.ones(7)}, {"mask": torch.ones(2, 5, 7).half()}]
@@ -338,7 +338,7 @@ def test_the_faster_operand_is_skipped() -> None:
     assert rows == {"core": "A", "paper-bf16": "A"}
 
 
-def test_a_tile_computes_as_a_core_does() -> None:
+def test_tile_without_a_core_matches_pytorch() -> None:
     a, b = draw_operands((5, 9), seed=1, kind=torch.bfloat16), draw_operands((9, 6), seed=2, kind=torch.bfloat16)
     with Device("paper-bf16") as device:
         assert device.types == ("bfloat16", "float32")

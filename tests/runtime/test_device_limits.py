@@ -1,4 +1,4 @@
-"""A device refuses wrong operands and settings, and every use after it is closed."""
+"""Test that a device refuses wrong operands and settings, and every use after it is closed."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from tensordash_sim.verify.verilated_core import VerilatedError
         (torch.ones(0, 3), torch.ones(3, 1), ValueError, "samples must be an integer of at least 1"),
     ],
 )
-def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], message: str) -> None:
+def test_invalid_operands(a: Any, b: Any, error: type[Exception], message: str) -> None:
     with Device("core") as device, pytest.raises(error, match=message):
         device.matmul(a, b)
 
@@ -54,12 +54,12 @@ def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], messag
         ),
     ],
 )
-def test_devices_that_cannot_be(arguments: Any, error: type[Exception], message: str) -> None:
+def test_invalid_device_arguments(arguments: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Device(*arguments)
 
 
-def test_convolutions_that_do_not_fit() -> None:
+def test_invalid_convolutions() -> None:
     with Device(TileConfig()) as device:
         with pytest.raises(ValueError, match="a must have the 4 channels of w and groups = 2, not 3"):
             device.convolution(torch.ones(1, 3, 4, 4), torch.ones(2, 2, 3, 3), groups=2)
@@ -104,7 +104,7 @@ def test_out_of_device_memory(backend: str) -> None:
             device.matmul(torch.ones(64, 64), torch.ones(64, 64))
 
 
-def test_room_for_the_program_counts() -> None:
+def test_program_needs_memory() -> None:
     """Operands and result fit into memory, but the descriptors after them do not."""
     device = Device("core", "golden", memory_bytes=(1 << 12) + 256)
     with pytest.raises(NoRoomError, match="with the program"):
@@ -118,7 +118,7 @@ def counts_of(vcd: str, name: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_waves_of_a_command(tmp_path: Path) -> None:
+def test_waves_of_one_command(tmp_path: Path) -> None:
     """The waves begin before the chosen command and end when it has finished."""
     a, b = np.full((9, 40), 0.5, np.float16), np.full((40, 9), 2.0, np.float16)
     signals, done, times = [], [], []
@@ -150,7 +150,7 @@ def test_waves_of_a_command(tmp_path: Path) -> None:
     assert all(20 < each < whole * 0.7 for each in others)
 
 
-def test_waves_of_what_has_none() -> None:
+def test_waves_are_refused_without_verilator() -> None:
     with pytest.raises(ValueError, match="waves must be false on the emulator"):
         Device("core", waves=True)
     with Device("core") as device, pytest.raises(DeviceError, match="waves need Device"):

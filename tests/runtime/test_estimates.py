@@ -1,4 +1,4 @@
-"""The emulator's estimated cycles are close to those of the core's Verilog."""
+"""Test that the emulator's estimated cycles are close to the cycles of the core's Verilog."""
 
 from types import ModuleType
 from typing import Any
@@ -46,13 +46,13 @@ def test_random_layers(bench: ModuleType, preset: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [100129, 100155])
-def test_loads_and_stores_meet_the_output_unit_at_a_mask(bench: ModuleType, seed: int) -> None:
+def test_estimates_where_the_output_unit_limits(bench: ModuleType, seed: int) -> None:
     """On core-wide, the cycles of these layers depend on the output unit."""
     found = bench.Comparison("core-wide").layer(seed)
     assert found["estimate"] == pytest.approx(found["cycles"], rel=bench.WORST_GOAL / 2), found
 
 
-def test_summary_says_whether_goals_are_met(bench: ModuleType) -> None:
+def test_summary_reports_whether_goals_are_met(bench: ModuleType) -> None:
     layers = [{"expected_error": error, "estimate_error": -error} for error in (0.001, 0.02, 0.06)]
     for name in bench.ESTIMATES:
         assert bench.summary(layers)[name] == {
@@ -64,7 +64,7 @@ def test_summary_says_whether_goals_are_met(bench: ModuleType) -> None:
         assert bench.summary(layers[:1])[name]["worst_goal_met"]
 
 
-def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_independent_of_mask_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensordash_runtime import expected
 
     a, b = torch.randn(16, 64).half(), torch.randn(64, 16).half()
@@ -82,7 +82,7 @@ def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.
     assert cycles[0] == cycles[1]
 
 
-def test_streams_of_every_layer_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_of_each_layer_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """In two steps of a network with 40 layers, each layer's streams are built once."""
     from tensordash_runtime import expected
 

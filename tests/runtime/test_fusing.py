@@ -1,4 +1,4 @@
-"""Under `torch.compile`, fusing changes no bit and leaves no element-wise operation that the core could fuse."""
+"""Test that fusing under `torch.compile` changes no bit and fuses every element-wise operation that a core can."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_results_are_bit_identical(device: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layers, shape, fused, elements = CASES[name]
     model, x = seeded(*layers), inputs(*shape)
     expected, plain = step(model, x, device, fuse=False)
@@ -207,7 +207,7 @@ def test_biases_are_rounded_once(device: Device) -> None:
 @pytest.mark.parametrize(
     ("without", "fused"), [("bias", ["mask"]), ("relu", ["bias", "bias", "mask"]), ("mask", ["bias relu", "bias"])]
 )
-def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
+def test_features_that_the_core_lacks(without: str, fused: list[str]) -> None:
     model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)
     with Device(CoreConfig.from_toml("", [f"core.{without}=false"])) as device:
         expected, _ = step(model, x, device, fuse=False)
@@ -222,7 +222,7 @@ def test_a_tile_fuses_nothing() -> None:
     assert [each.fused for each in run.contractions] == [()] * 6
 
 
-def test_what_does_not_run_on_the_device(device: Device) -> None:
+def test_missed_operations_are_listed(device: Device) -> None:
     """PyTorch computes the operations one after the other, and the run lists them."""
     model, x = (
         seeded(lambda: nn.Conv2d(3, 4, 2, stride=(1, 5)), nn.ReLU, lambda: nn.Conv2d(4, 2, 2)),

@@ -1,4 +1,4 @@
-"""Grouped products of mixtures of experts: results, gradients and traces of all forms."""
+"""Test results, gradients and traces of grouped products in mixtures of experts."""
 
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def check_records(trace: Trace, operations: list[str], macs: int, expected: torc
     assert total == expected.sum()
 
 
-def test_experts_of_a_type_that_the_device_has_not(device: Device) -> None:
+def test_unsupported_dtype_runs_in_pytorch(device: Device) -> None:
     x, y = (integers(*shape, seed=4).detach().bfloat16() for shape in ((16, 16), (4, 16, 24)))
     with offload(device) as run:
         product = torch._grouped_mm(x, y, offs=offsets([3, 3, 8, 16]))
@@ -102,7 +102,7 @@ def test_experts_of_a_type_that_the_device_has_not(device: Device) -> None:
         (((16, 16), (4, 16, 24)), ENDS, {"out_dtype": torch.float32}, "output dtype must match"),
     ],
 )
-def test_pytorch_refuses_what_it_refuses_elsewhere(
+def test_invalid_arguments_raise_the_error_of_pytorch(
     shapes: Any, ends: list[int] | None, more: dict[str, Any], message: str, device: Device
 ) -> None:
     x, y = (integers(*shape, seed=5).detach() for shape in shapes)

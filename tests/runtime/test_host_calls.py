@@ -1,4 +1,4 @@
-"""Host calls compute PyTorch's results. Their C code gives the same bits, under sanitizers."""
+"""Compare host calls with PyTorch, and their C code under sanitizers with Python."""
 
 import subprocess
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_element_wise_functions(builder: PlanBuilder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_updates(momentum: float, builder: PlanBuilder, tmp_path: Path) -> None:
+def test_optimizer_updates(momentum: float, builder: PlanBuilder, tmp_path: Path) -> None:
     shape = IMAGES.shapes["W"]
     numbers = [hard_numbers(int(np.prod(shape)), k).reshape(shape) for k in range(3)]
     add(builder, "p", numbers[0])
@@ -279,7 +279,7 @@ def test_exponential_and_logarithm() -> None:
 
 
 @pytest.mark.parametrize("padding", [0, 1])
-def test_pooling_is_pytorch_s(padding: int) -> None:
+def test_pooling_matches_pytorch(padding: int) -> None:
     x = torch.relu(torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0))).requires_grad_()
     parameters = {**POOL, "padding_y": padding, "padding_x": padding}
     pooled = F.max_pool2d(x, (3, 2), (2, 1), padding)
@@ -292,7 +292,7 @@ def test_pooling_is_pytorch_s(padding: int) -> None:
     np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-6)
 
 
-def test_loss_is_pytorch_s() -> None:
+def test_loss_matches_pytorch() -> None:
     scores = torch.randn(6, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
     labels = torch.tensor([0, 4, 2, 3, 1, 2])
     loss = F.cross_entropy(scores, labels)

@@ -1,4 +1,4 @@
-"""Host calls of normalization, GELU, means and updates: C gives the same bits, close to PyTorch's values."""
+"""Compare host calls of normalization, GELU, means and updates with PyTorch, and their C code with Python."""
 
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ CORRECTIONS = {"beta1": 0.9, "beta1_rest": 0.1, "beta2": 0.999, "beta2_rest": 0.
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("kind", ["ordinary", "hard"])
-def test_updates(kind: str, dynamic: bool, skips: bool, builder: PlanBuilder, tmp_path: Path) -> None:
+def test_optimizer_updates(kind: str, dynamic: bool, skips: bool, builder: PlanBuilder, tmp_path: Path) -> None:
     shape = IMAGES.shapes["W"]
     add(builder, "g", numbers(kind, 1, *shape), groups=groups_of(IMAGES, "W", turned=True))
     overflow = {}
@@ -149,7 +149,7 @@ def test_square_roots(builder: PlanBuilder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_normalization_is_pytorch_s(norm: str) -> None:
+def test_normalization_matches_pytorch(norm: str) -> None:
     """Values of magnitude 1 differ by at most 1e-5."""
     x = (torch.randn(SHAPE, generator=torch.Generator().manual_seed(0)) * 3 + 2).requires_grad_()
     gradient = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
@@ -178,7 +178,7 @@ def test_normalization_is_pytorch_s(norm: str) -> None:
         np.testing.assert_allclose(values["running_variance"], module.running_var.numpy(), rtol=1e-5)
 
 
-def test_gelu_is_pytorch_s() -> None:
+def test_gelu_matches_pytorch() -> None:
     x = torch.linspace(-6, 6, 1000, requires_grad=True)
     result = F.gelu(x)
     result.sum().backward()
@@ -190,7 +190,7 @@ def test_gelu_is_pytorch_s() -> None:
     assert abs(normal(x.detach().numpy())[0] - exact).max() < 3e-7
 
 
-def test_adamw_is_pytorch_s() -> None:
+def test_adamw_matches_pytorch() -> None:
     """After 20 steps parameters differ by at most 1e-6."""
     parameter = torch.randn(50, generator=torch.Generator().manual_seed(0)).requires_grad_()
     optimizer = torch.optim.AdamW([parameter], lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
@@ -206,7 +206,7 @@ def test_adamw_is_pytorch_s() -> None:
         np.testing.assert_allclose(values["parameter"], parameter.detach().numpy(), atol=1e-6)
 
 
-def test_loss_scale_is_pytorch_s() -> None:
+def test_loss_scale_matches_grad_scaler() -> None:
     """The loss scale follows the rule of `torch.amp.GradScaler`."""
     parameter = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=1.0)

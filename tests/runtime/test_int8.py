@@ -29,7 +29,7 @@ def quantise(values: NDArray, power: int) -> NDArray[np.int64]:
     return np.clip(np.rint(np.ldexp(values.astype(np.float64), power)), -128, 127).astype(np.int64)
 
 
-def narrow(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+def round_to_int8(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     """Return sums times a power of two as int8, rounded to nearest even and saturated."""
     return np.clip(np.rint(np.ldexp(sums.astype(np.float64), scale)), -128, 127).astype(np.int64)
 
@@ -73,9 +73,9 @@ class IntegerCnn:
     def in_numpy(self, name: str, a: NDArray) -> NDArray:
         w, bias = self.weights[name], self.biases[name]
         sums = a @ w.T + bias if w.ndim == 2 else convolve(a, w, name == "conv1") + bias[:, None, None]
-        return narrow(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
+        return round_to_int8(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
 
-    def on(self, device: Device, name: str, a: NDArray) -> NDArray:
+    def run_layer(self, device: Device, name: str, a: NDArray) -> NDArray:
         w = self.weights[name]
         tensors = {"A": a.astype(np.int8), "W": w.astype(np.int8)}
         geometry: Geometry
@@ -116,7 +116,7 @@ def test_inference_of_the_digits_cnn(backend):
     network = IntegerCnn(task.model, images)
     expected = network.scores(images, network.in_numpy)
     with Device("core-int8", backend) as device:
-        found = network.scores(images, lambda name, a: network.on(device, name, a))
+        found = network.scores(images, lambda name, a: network.run_layer(device, name, a))
     np.testing.assert_array_equal(found, expected)
     if backend == "emulator":
         with torch.no_grad():
@@ -143,7 +143,7 @@ def test_float32(seed):
     assert [done.executed.operands[name].exponent for name in "AW"] == powers
 
 
-def test_what_saturates_is_counted():
+def test_saturated_values_are_counted():
     a, w = np.full((1, 4, 8), 200.0, np.float32), np.full((1, 4, 8), 0.25, np.float32)
     a[0, 0, 0], w[0, 0, 0] = np.inf, 3.0
     with Device("core-int8", scaling="none") as device:
@@ -154,7 +154,7 @@ def test_what_saturates_is_counted():
 
 
 @pytest.mark.parametrize("backend", ["golden", pytest.param("verilator", marks=pytest.mark.slow)])
-def test_a_training_step_straight_through(backend):
+def test_straight_through_training_step(backend):
     """After a step, gradients and weights have the bits of the emulator."""
     results = []
     for name in ("emulator", backend):
@@ -193,7 +193,7 @@ FLOATS = {name: each.astype(np.float32) for name, each in ONES.items()}
         ),
     ],
 )
-def test_what_it_refuses(operands, settings, kind, message):
+def test_invalid_operands(operands, settings, kind, message):
     with Device("core-int8") as device, pytest.raises(kind, match=message):
         device.contract(LAYER, "AxW", operands, **settings)
 

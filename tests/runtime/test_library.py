@@ -1,4 +1,4 @@
-"""Custom operations and the torch.compile backend: fake tensors, and gradients computed on the device."""
+"""Test custom operations and the torch.compile backend: fake tensors, and gradients on the device."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +50,7 @@ def test_convolutions(device: Device) -> None:
 
 
 @pytest.mark.parametrize("which", ["matmul", "convolution"])
-def test_registrations(device: Device, which: str) -> None:
+def test_operators_pass_opcheck(device: Device, which: str) -> None:
     """PyTorch checks that schema, fake tensors and autograd match the results."""
     arguments: Any = (torch.randn(2, 3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True))
     if which == "convolution":
@@ -60,7 +60,7 @@ def test_registrations(device: Device, which: str) -> None:
     torch.library.opcheck(getattr(torch.ops.tensordash, which).default, arguments, test_utils=tests)
 
 
-def test_without_a_device() -> None:
+def test_missing_default_device() -> None:
     with pytest.raises(DeviceError, match="there is no default device"):
         matmul(torch.ones(1, 1), torch.ones(1, 1))
 
@@ -82,7 +82,7 @@ def test_compiled(device: Device) -> None:
     assert not all(torch.equal(found, reference) for found, reference in pairs)
 
 
-def test_options_that_are_none(device: Device) -> None:
+def test_unknown_options(device: Device) -> None:
     compiled = torch.compile(nn.Linear(2, 2), backend="tensordash", options={"speed": 3})
     with pytest.raises(Exception, match="options must be device, run, strict, flush_limit, count and fuse, not speed"):
         compiled(torch.ones(1, 2))

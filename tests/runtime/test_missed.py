@@ -1,4 +1,4 @@
-"""A run lists products outside of the device with their multiplications, and prints their share first."""
+"""Test that a run lists the products that did not run on the device, and prints their share first."""
 
 import json
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_operations_of_other_libraries(device: Device) -> None:
     assert [each.macs for each in run.missed] == [5 * 6 * 7]
 
 
-def test_what_an_operation_consists_of_runs(device: Device) -> None:
+def test_products_inside_composite_operations_run(device: Device) -> None:
     """The device runs products inside the kernels of operations that it does not run as a unit."""
     generator = torch.Generator().manual_seed(0)
     x, y, weight = (
@@ -138,7 +138,7 @@ def test_what_an_operation_consists_of_runs(device: Device) -> None:
         assert run.contractions
 
 
-def test_unknown_multiplications_are_never_left_out_silently(device: Device) -> None:
+def test_unknown_multiplications_are_reported(device: Device) -> None:
     with offload(device) as run:
         X @ Y
         torch.ops.tensordash_tests.opaque_gemm(X)
@@ -156,7 +156,7 @@ def test_unknown_multiplications_are_never_left_out_silently(device: Device) -> 
     assert [each.macs for each in run.missed] == [5 * 5 * 6]
 
 
-def test_the_share_comes_first(device: Device, tmp_path: Path) -> None:
+def test_share_is_printed_first(device: Device, tmp_path: Path) -> None:
     with offload(device) as run:
         torch.ones(40, 50) @ torch.ones(50, 60)
         torch.ones(4, 5).double() @ torch.ones(5, 6).double()
@@ -169,7 +169,7 @@ def test_the_share_comes_first(device: Device, tmp_path: Path) -> None:
     assert line in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
-def test_all_is_never_said_of_less(device: Device) -> None:
+def test_share_below_one_is_not_rounded_to_100_percent(device: Device) -> None:
     with offload(device) as run:
         torch.ones(100, 100) @ torch.ones(100, 200)
         torch.dot(X[0].double(), X[1].double())

@@ -1,4 +1,4 @@
-"""The backend `mmio`: the emulator's bits through a socket or Linux's files, and a clear error for each failure."""
+"""Compare the backend `mmio`, over a socket and Linux's files, with the emulator, and test its errors."""
 
 import os
 import select
@@ -101,7 +101,7 @@ def test_matmul(address: str) -> None:
             assert_is_right(device)
 
 
-def test_the_core_computes(core: SimulatedCore, address: str) -> None:
+def test_results_match_the_emulator(core: SimulatedCore, address: str) -> None:
     """Results change with the operands, so they are not left from the operation before."""
     a, b = operands()
     with connect(address) as device, Device(CONFIG) as emulator:
@@ -180,12 +180,12 @@ def test_a_server_that_cannot_start(arguments: list[str], message: str, tmp_path
 @pytest.mark.parametrize(
     "text", ["", "core.sock", "unix:", "tcp:localhost", "tcp:localhost:x", "tcp:a:70000", "uio:/dev/uio0", "uio:a,b,c"]
 )
-def test_addresses(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(ValueError, match=f"address must be unix:PATH, tcp:HOST:PORT or uio:.*, not {text!r}"):
         connect(text)
 
 
-def test_options() -> None:
+def test_invalid_options() -> None:
     with pytest.raises(ValueError, match="address must be left out on the golden, not 'unix:x'"):
         Device(CONFIG, "golden", address="unix:x")
     for timeout in (0, "1"):
@@ -202,7 +202,7 @@ def test_a_refused_connection(tmp_path: Path) -> None:
         connect(f"unix:{tmp_path}/missing")
 
 
-def test_another_configuration(golden: str) -> None:
+def test_configuration_digest_mismatch(golden: str) -> None:
     other = load_any_preset("core-wide")
     with pytest.raises(DeviceError, match=f"digest must be {other.digest}, the configuration's, not {CONFIG.digest}"):
         Device(other, "mmio", memory_bytes=SIZE, address=golden)
@@ -215,14 +215,14 @@ def test_memory_that_is_too_small(golden: str) -> None:
 
 
 @pytest.mark.parametrize("base", [0x800, (1 << 40) - 4096])
-def test_memory_that_the_core_cannot_use(base: int, tmp_path: Path) -> None:
+def test_unusable_memory_base(base: int, tmp_path: Path) -> None:
     core = GoldenRegisters(CONFIG, SIZE, base=base)
     message = f"multiple of 4096 and end at 0x10000000000 .*, not {base:#x}"
     with serving_core(core, tmp_path) as address, pytest.raises(DeviceError, match=message):
         connect(address)
 
 
-def test_no_core(tmp_path: Path) -> None:
+def test_identity_mismatch(tmp_path: Path) -> None:
     core = GoldenRegisters(CONFIG, SIZE)
     core.read = lambda register: 7  # type: ignore[method-assign]
     message = "identity must be 0x54440001, a core's, not 0x7"
@@ -230,7 +230,7 @@ def test_no_core(tmp_path: Path) -> None:
         connect(address)
 
 
-def test_another_server(tmp_path: Path) -> None:
+def test_greeting_mismatch(tmp_path: Path) -> None:
     def greet(listener: socket.socket) -> None:
         with listener.accept()[0] as connection:
             connection.sendall(b"HTTP/1.1 400 Bad Request\r\n")

@@ -1,4 +1,4 @@
-"""All products of a training step of every built-in network run on the device."""
+"""Test that all products of a training step of every built-in network run on the device."""
 
 import pytest
 
@@ -11,7 +11,7 @@ QUICK = ("ncf", "gcn", "gpt")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in NAMES]
 )
-def test_all_of_it_runs(name: str) -> None:
+def test_training_step_runs_completely_on_the_device(name: str) -> None:
     training = load(name, "tiny")
     # fp16 may flush values far below their tensor's largest value.
     with Device("core") as device, offload(device, model=training.model, strict=True, flush_limit=1.0) as run:

@@ -1,4 +1,4 @@
-"""Results depend on operands but not on counts of zeros: test infinities, NaN, formats and sides."""
+"""Test that results with infinities and NaN do not depend on counts of zeros."""
 
 import itertools
 from typing import Any
@@ -64,7 +64,7 @@ def check_operation(device: Device, geometry: Convolution | MatrixProduct, opera
 
 @pytest.mark.parametrize("geometry", [LINEAR, CONVOLUTION], ids=["matmul", "convolution"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, operation: str) -> None:
+def test_one_infinity_at_each_position(geometry: Convolution | MatrixProduct, operation: str) -> None:
     """Put an infinity among zeros in several places of each operand, in alternating types."""
     kinds, reached = itertools.cycle([torch.float16, torch.float32]), 0
     with Device("core") as device:
@@ -134,7 +134,7 @@ def test_bias_relu_and_mask_after_infinities(preset: str, kind: torch.dtype) -> 
     assert result.tolist() == [[[0, torch.inf, torch.inf, torch.inf], [0] * 4, [0] * 4]]
 
 
-def test_the_case_of_the_issue() -> None:
+def test_infinity_times_zero_is_nan_despite_other_zeros() -> None:
     a = np.zeros((4, 16), np.float16)
     a[0, 0], a[:, 1] = np.inf, 1
     for dense, backend in itertools.product((False, True), ("emulator", "golden")):
@@ -159,7 +159,7 @@ def test_fp8_keeps_infinities() -> None:
 
 
 @pytest.mark.parametrize("place", ["A", "W", "G"])
-def test_gradient_scalers_find_them(place: str) -> None:
+def test_gradient_scaler_detects_infinities(place: str) -> None:
     """The infinity is multiplied only by zeros. GradScaler skips the step, and the run counts the contractions."""
     torch.manual_seed(0)
     first = nn.Conv2d(1, 2, 3, padding=1, bias=False)
@@ -214,7 +214,7 @@ def test_zeros_do_not_choose_formats_or_sides(preset: str) -> None:
                     assert device.contract(layer, operation, each).executed.problem.rows == rows
 
 
-def test_the_case_of_formats() -> None:
+def test_results_of_mixed_formats_are_independent_of_zeros() -> None:
     random = np.random.default_rng(3)
     a, b = random.standard_normal((8, 64)).astype(np.float32), random.standard_normal((64, 8)).astype(np.float32)
     with Device("core-fp8") as device:
@@ -223,7 +223,7 @@ def test_the_case_of_formats() -> None:
         assert np.array_equal(before[:, 1:], device.matmul(a, b)[:, 1:])
 
 
-def test_row_sides_that_callers_ask_for() -> None:
+def test_row_side_argument() -> None:
     a, b = torch.randn(4, 8), torch.randn(8, 5)
     image, kernel = torch.randn(1, 2, 6, 6), torch.randn(3, 2, 3, 3)
     with Device("core-fp8") as device:

@@ -1,4 +1,4 @@
-"""`offload` gives every product's exact bits on the device, lists other products, and restores PyTorch at its end."""
+"""Test that `offload` gives exact results, lists other products, and restores PyTorch at its end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ def rounded_gradients(model: nn.Module, autocast: bool) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("autocast", [False, True])
-def test_losses_and_gradients_to_the_bit(device: Device, autocast: bool) -> None:
+def test_losses_and_gradients_are_bit_identical(device: Device, autocast: bool) -> None:
     model = seeded(Network)
     with offload(device, model=model, strict=True) as run:
         results = gradients(model, autocast)
@@ -107,7 +107,7 @@ def test_names_roles_and_steps(device: Device) -> None:
     assert run.totals().macs == 2 * 2 * (2 * 2 * 9 * 36 * 4 + 3 * 144 * 2) + 2 * (2 * 9 * 36 * 4 + 144 * 2)
 
 
-def test_names_without_a_model_and_without_modules(device: Device) -> None:
+def test_labels_without_a_model(device: Device) -> None:
     with offload(device) as run:
         nn.Sequential(nn.Linear(3, 2))(torch.ones(4, 3))
         torch.ones(4, 3) @ torch.ones(3, 2)
@@ -123,7 +123,7 @@ def exact(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x.double() @ y.double()).float()
 
 
-def test_what_pytorch_adds(device: Device) -> None:
+def test_products_with_addends(device: Device) -> None:
     x, y, c = half(4, 6, seed=1), half(6, 5, seed=2), half(4, 5, seed=3)
     bx, by = half(3, 4, 6, seed=4), half(3, 6, 5, seed=5)
     image, kernel, bias = half(1, 2, 5, 5, seed=6), half(2, 3, 3, 3, seed=7), half(3, seed=8)
@@ -210,7 +210,7 @@ CASES: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("compute", "reason"), CASES)
-def test_what_does_not_run_is_listed(device: Device, compute: Callable[[], Any], reason: str) -> None:
+def test_missed_operations_are_listed(device: Device, compute: Callable[[], Any], reason: str) -> None:
     torch.manual_seed(0)
     expected = compute()
     torch.manual_seed(0)
@@ -224,7 +224,7 @@ def test_what_does_not_run_is_listed(device: Device, compute: Callable[[], Any],
     assert "did not run on the device" in str(missed)
 
 
-def test_half_of_a_backward_pass(device: Device) -> None:
+def test_missed_operations_of_a_backward_pass(device: Device) -> None:
     """No program supports the stride: PyTorch runs both passes, and the run lists each."""
     x, w = torch.randn(1, 1, 1, 9, requires_grad=True), torch.randn(1, 1, 1, 2, requires_grad=True)
     with offload(device) as run:
@@ -244,7 +244,7 @@ def _spread(w: torch.Tensor) -> torch.Tensor:
     return spread
 
 
-def test_nothing_is_left_changed(device: Device) -> None:
+def test_pytorch_settings_are_restored(device: Device) -> None:
     def state() -> tuple[Any, ...]:
         backends = torch.backends
         sdp = backends.cuda.flash_sdp_enabled(), backends.cuda.math_sdp_enabled()
@@ -269,7 +269,7 @@ def test_a_closed_device() -> None:
         pass
 
 
-def test_checkpoints(device: Device) -> None:
+def test_activation_checkpointing(device: Device) -> None:
     from torch.utils.checkpoint import checkpoint
 
     model = seeded(lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)))

@@ -1,4 +1,4 @@
-"""The table of training steps in docs/runtime.md matches the bench that writes it."""
+"""Test that the table of training steps in docs/runtime.md matches its bench."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def rows(bench: ModuleType) -> tuple[list[str], list[list[str]]]:
     return table[:2], [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 
-def test_the_page_has_the_networks_and_their_macs(bench: ModuleType) -> None:
+def test_page_lists_networks_and_macs(bench: ModuleType) -> None:
     head, table = rows(bench)
     assert head == bench.table([]).splitlines()
     networks = [(bench.NETWORKS[name][0], f"{bench.step_macs(name, 0) / 1e6:.1f}") for name in bench.NETWORKS]
@@ -28,7 +28,7 @@ def test_the_page_has_the_networks_and_their_macs(bench: ModuleType) -> None:
     assert all(float(macs) >= 20 for _, macs in networks)
 
 
-def test_the_page_figures_fit_together_and_meet_the_goal(bench: ModuleType) -> None:
+def test_page_figures_are_consistent_and_meet_the_goal(bench: ModuleType) -> None:
     _, table = rows(bench)
     for name, macs, *cells in table:
         pytorch, uncounted, rate, slower, counted, counted_slower = (float(re.sub("[x,]", "", each)) for each in cells)
@@ -38,7 +38,7 @@ def test_the_page_figures_fit_together_and_meet_the_goal(bench: ModuleType) -> N
         assert rate >= bench.GOAL, name
 
 
-def test_a_table_goes_between_the_markers(bench: ModuleType, tmp_path: Path) -> None:
+def test_table_replaces_text_between_markers(bench: ModuleType, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n", encoding="utf-8")
     figures = bench.Figures("gpt", 30_000_000, 0.002, 0.3, 0.1)
@@ -59,7 +59,7 @@ def test_a_table_goes_between_the_markers(bench: ModuleType, tmp_path: Path) -> 
         (["--page", "missing.md"], "not missing.md"),
     ],
 )
-def test_what_cannot_be(
+def test_invalid_arguments(
     bench: ModuleType,
     arguments: list[str],
     message: str,

@@ -1,4 +1,4 @@
-"""Program folders give the same bits on every executor. Each unusable folder gives a clear error."""
+"""Test that program folders give the same bits on every executor, and that unusable folders give clear errors."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
-def test_order_in_memory(geometry: Geometry) -> None:
+def test_plain_tensor_order_matches_compiler_images(geometry: Geometry) -> None:
     """Tensors in memory have the layout of the compiler's images."""
     random, config = np.random.default_rng(0), CoreConfig()
     values = {name: random.integers(1, 60000, geometry.shapes[name]).astype(np.uint16) for name in "AWG"}
@@ -73,7 +73,7 @@ def test_order_in_memory(geometry: Geometry) -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_order_of_fp32(turned: bool) -> None:
+def test_fp32_tensor_order_matches_formula(turned: bool) -> None:
     """The index in a group follows the formula of docs/program-folder.md."""
     geometry, config = GEOMETRIES["linear"], CoreConfig()
     bits = np.arange(1, 36, dtype=np.uint32).reshape(geometry.shapes["G"])
@@ -99,7 +99,7 @@ def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: s
 
 
 @pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
-def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple[int, int, int]) -> None:
+def test_operands_are_reloaded_after_regions_move(buffer: int, sizes: tuple[int, int, int]) -> None:
     """Biases move the buffer's regions, so that the second product's results overwrite operands of the first."""
     builder, random = PlanBuilder(CoreConfig(buffer=buffer)), np.random.default_rng(0)
     samples, in_features, out_features = sizes
@@ -117,7 +117,7 @@ def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple
     assert run_folder(folder, "golden")[1] == ""
 
 
-def test_what_is_written_is_read(folder: ProgramFolder, written: Path) -> None:
+def test_written_folder_is_read_back(folder: ProgramFolder, written: Path) -> None:
     assert load_folder(written, CoreConfig()) == folder
     words = (written / "initial.hex").read_text().split()
     assert b"".join(int(word, 16).to_bytes(16, "little") for word in words) == folder.initial
@@ -138,20 +138,20 @@ def test_c_has_the_initial_contents(folder: ProgramFolder, written: Path) -> Non
 # Errors
 
 
-def test_another_core(written: Path) -> None:
+def test_other_core_configuration(written: Path) -> None:
     other = load_any_preset("core-wide")
     assert isinstance(other, CoreConfig)
     with pytest.raises(ProgramFolderError, match=f"compiled for the core's configuration {other.digest}, not for "):
         load_folder(written, other)
 
 
-def test_another_digest(written: Path) -> None:
+def test_digest_mismatch(written: Path) -> None:
     edit(written, lambda document: document["configuration"].update(digest="0123456789abcdef"))
     with pytest.raises(ProgramFolderError, match="must have the digest of .*config.toml, .*, not '0123456789abcdef'"):
         load_folder(written)
 
 
-def test_another_version(written: Path) -> None:
+def test_version_mismatch(written: Path) -> None:
     edit(written, lambda document: document.update(version=2))
     with pytest.raises(ProgramFolderError, match="must have version 1, not 2"):
         load_folder(written)
@@ -245,7 +245,7 @@ def test_misaligned_tensor(written: Path) -> None:
         load_folder(written)
 
 
-def test_tensor_outside(folder: ProgramFolder, written: Path) -> None:
+def test_tensor_outside_of_the_memory(folder: ProgramFolder, written: Path) -> None:
     edit(written, lambda document: document["tensors"][0].update(address=BASE + folder.memory_map.size))
     with pytest.raises(
         ProgramFolderError, match=f"G must be in the memory from 0x10000 to {BASE + folder.memory_map.size:#x}"

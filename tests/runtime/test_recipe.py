@@ -1,4 +1,4 @@
-"""NVFP4's training recipe equals its definition in plain NumPy, alone and on a device."""
+"""Compare NVFP4's training recipe with its definition in plain NumPy."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def test_signs_follow_from_the_seed() -> None:
 
 
 @pytest.mark.parametrize("rows", [16, 20, 5, 48])
-def test_a_product_under_the_transform_is_the_same(rows: int) -> None:
+def test_transform_preserves_products(rows: int) -> None:
     """Small integers give the same bits, since they are not rounded."""
     rng = np.random.default_rng(rows)
     a, g = (rng.integers(-8, 9, (2, rows, columns)).astype(np.float32) for columns in (7, 3))
@@ -193,7 +193,7 @@ def test_weight_gradients_are_products_of_transformed_operands() -> None:
     assert done.executed.speedup == expected.executed.speedup < without.executed.speedup
 
 
-def test_gradients_alone_are_rounded_stochastically() -> None:
+def test_only_gradients_are_rounded_stochastically() -> None:
     values = operands()
     with Device("nvfp4", recipe=QUIET) as device, Device("nvfp4", recipe=QUIET, rounding="nearest") as nearest:
         for operation, same in (("AxW", True), ("WxG", False), ("AxG", False)):
@@ -202,7 +202,7 @@ def test_gradients_alone_are_rounded_stochastically() -> None:
             assert np.array_equal(one, other) == same
 
 
-def test_a_recipe_changes_the_default_of_rounding() -> None:
+def test_recipe_changes_the_default_rounding() -> None:
     for recipe, rounding in ((None, "nearest"), (QUIET, "stochastic")):
         with Device("nvfp4", recipe=recipe) as device:
             assert device.rounding == rounding
@@ -223,7 +223,7 @@ def test_layers_in_bf16_run_on_a_tile_of_bf16() -> None:
         assert down.dtype is torch.bfloat16
 
 
-def test_a_model_has_its_layers_in_bf16_by_their_names() -> None:
+def test_bf16_layers_are_selected_by_name() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
     x = torch.from_numpy(draw_operands(32, 32))
     errors = []
@@ -236,7 +236,7 @@ def test_a_model_has_its_layers_in_bf16_by_their_names() -> None:
     assert errors[0] > errors[1] > 100 * errors[2] > 0
 
 
-def test_a_run_repeats_by_its_seeds() -> None:
+def test_equal_seeds_give_equal_results() -> None:
     values = {name: each for name, each in operands().items() if name != "W"}
 
     def gradient(seed: int, rounding_seed: int) -> Any:
@@ -266,7 +266,7 @@ def test_bad_recipes_are_refused(change: dict[str, Any], error: type[Exception],
 
 
 @pytest.mark.parametrize("preset", ["core", "mxfp8", "paper"])
-def test_other_devices_have_no_recipe(preset: str) -> None:
+def test_recipe_is_refused_on_other_devices(preset: str) -> None:
     with pytest.raises(
         ValueError, match=r'recipe must be left out for a device with tile.scale = ".*": it is for NVFP4'
     ):

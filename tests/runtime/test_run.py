@@ -1,4 +1,4 @@
-"""A run's document, table and page contain the device's figures."""
+"""Test that a run's document, table and page contain the device's figures."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def run() -> Run:
         return train(device)
 
 
-def test_the_document(run: Run) -> None:
+def test_json_document(run: Run) -> None:
     document = json.loads(json.dumps(run.to_json()))
     assert document["backend"] == "emulator"
     assert not document["cycles_measured"]
@@ -57,14 +57,14 @@ def test_the_document(run: Run) -> None:
     assert document["share"] == pytest.approx(1 - 8 / (document["totals"]["macs"] + 8))
 
 
-def test_the_table(run: Run) -> None:
+def test_text_table(run: Run) -> None:
     text = str(run)
     assert "3     │ WxG" in text
     assert f"{run.totals().macs:,}" in text
     assert text.count("did not run on the device, 8 MACs: operands must both be float32") == 1
 
 
-def test_the_page(run: Run, tmp_path: Path) -> None:
+def test_html_page(run: Run, tmp_path: Path) -> None:
     run.page(tmp_path / "made" / "page.html", curves={"loss": {"device": [2.0, 1.0]}})
     html = (tmp_path / "made" / "page.html").read_text(encoding="utf-8")
     data = json.loads(html.partition('id="report-data">')[2].partition("</script>")[0])
@@ -88,7 +88,7 @@ def test_cycles_of_the_verilog_are_measured() -> None:
         assert same.cycles is None
 
 
-def test_the_speedup_is_the_cycle_simulators() -> None:
+def test_speedup_matches_the_cycle_simulator() -> None:
     """Few passes are counted exactly. For many passes, a sample is close."""
     config = load_preset("recommended")
     random = np.random.default_rng(0)
@@ -105,29 +105,29 @@ def test_the_speedup_is_the_cycle_simulators() -> None:
 
 
 @pytest.fixture(scope="module")
-def of_a_tile() -> Run:
+def tile_run() -> Run:
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
     with Device(core.tile) as device:
         return train(device)
 
 
-def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
-    totals = of_a_tile.totals()
+def test_a_tile_has_cycles_and_no_traffic(tile_run: Run) -> None:
+    totals = tile_run.totals()
     assert totals.traffic == 0
-    assert totals.dense_cycles == sum(each.executed.dense for each in of_a_tile.contractions)
+    assert totals.dense_cycles == sum(each.executed.dense for each in tile_run.contractions)
     assert totals.dense_cycles > totals.cycles > 0
 
 
-def test_the_tile_of_a_core_is_told_apart(run: Run, of_a_tile: Run) -> None:
+def test_tile_speedup_in_a_core_equals_the_speedup_of_the_tile(run: Run, tile_run: Run) -> None:
     """The tile's speedup in a core equals the speedup of the tile alone, without memory."""
-    totals, alone = run.totals(), of_a_tile.totals()
+    totals, alone = run.totals(), tile_run.totals()
     assert totals.dense_tile_cycles == alone.dense_cycles
     assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # Each is rounded.
     assert totals.tile_speedup == pytest.approx(totals.dense_tile_cycles / totals.tile_cycles) != totals.speedup
     document = run.to_json()
     assert document["totals"]["tile_speedup"] == round(totals.tile_speedup, 4)
-    for each, alike in zip(document["contractions"], of_a_tile.to_json()["contractions"], strict=True):
+    for each, alike in zip(document["contractions"], tile_run.to_json()["contractions"], strict=True):
         assert each["tile_speedup"] == alike["tile_speedup"]
         assert alike["tile_speedup"] == pytest.approx(
             alike["dense_cycles"] / alike["cycles"], rel=0.05

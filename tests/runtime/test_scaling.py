@@ -1,4 +1,4 @@
-"""Float32 operands are scaled by powers of two, rounded and counted. Flushed values do not count as zeros."""
+"""Test that float32 operands are scaled by powers of two and rounded, and that losses are counted."""
 
 import json
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> 
 
 
 @pytest.mark.parametrize("scale", [-128, 127, -129, 128])
-def test_the_last_powers_of_a_descriptor(verilator: Device, scale: int) -> None:
+def test_powers_beyond_the_range_of_descriptors(verilator: Device, scale: int) -> None:
     """The runtime applies powers beyond a descriptor's range, with the same results."""
     a, b = draw_operands((5, 9), 3), draw_operands((9, 6), 4)
     powers = {"A": -scale // 2, "W": -scale - (-scale // 2)}
@@ -178,7 +178,7 @@ COUNTED = np.array([[0.0, -0.0, 1e-9, 2.0**-25, 2.0**-24, 65519.0, 65520.0, -1e6
 """Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two above fp16's largest."""
 
 
-def test_counts_by_hand() -> None:
+def test_counts_of_a_small_example() -> None:
     layer = MatrixProduct(batch=1, samples=1, in_features=8, out_features=1)
     ones = np.ones((1, 1, 8), np.float32)
     with Device("core", scaling="none") as device:
@@ -226,7 +226,7 @@ def lossy() -> Run:
     return run
 
 
-def test_zeros_of_rounding_do_not_raise_the_speedup(lossy: Run) -> None:
+def test_flushed_zeros_do_not_raise_the_speedup(lossy: Run) -> None:
     first, second = lossy.contractions
     assert (first.executed.flushed, first.executed.saturated, second.executed.saturated) == (16 * 63, 0, 16)
     assert first.executed.problem.rows == "A"
@@ -243,7 +243,7 @@ def test_zeros_of_rounding_do_not_raise_the_speedup(lossy: Run) -> None:
     assert (totals.zeros, totals.flushed_zeros) == (0, 63 / 64)
 
 
-def test_measured_cycles_do_not_count_zeros_of_rounding(verilator: Device) -> None:
+def test_measured_cycles_exclude_flushed_zeros(verilator: Device) -> None:
     run = Run(verilator)
     verilator.scaling = "none"
     with offload(verilator, run=run):
@@ -259,7 +259,7 @@ def test_measured_cycles_do_not_count_zeros_of_rounding(verilator: Device) -> No
     assert run.cycles(flushed)[0] == pytest.approx(run.cycles(dense)[0], rel=0.1)
 
 
-def test_what_a_run_reports(lossy: Run, tmp_path: Path) -> None:
+def test_run_reports_flushed_and_saturated_values(lossy: Run, tmp_path: Path) -> None:
     text = str(lossy)
     assert "warning: rounding flushed 1,008 of 2,068 non-zero values to zero, at most 98.4% of A in " in text
     assert "warning: rounding saturated 16 finite values, most of them 16 of A in AxW of" in text
@@ -359,7 +359,7 @@ def test_compiled_models_are_scaled() -> None:
         ({"A": 513}, ValueError, r"scaling\['A'\] must be an integer from -512 to 512, not 513"),
     ],
 )
-def test_scalings_that_cannot_be(scaling: Any, error: type[Exception], message: str) -> None:
+def test_invalid_scalings(scaling: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Device("core", scaling=scaling)
 

@@ -1,4 +1,4 @@
-"""Finished work stays valid after a silent memory, Ctrl-C, SIGKILL or a full disk."""
+"""Test that finished work stays valid after a silent memory, Ctrl-C, SIGKILL or a full disk."""
 
 import errno
 import resource
@@ -31,7 +31,7 @@ A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8
         ("b", 0, "answered a write"),
     ],
 )
-def test_a_memory_that_is_silent(channel: str, after: int, event: str) -> None:
+def test_unresponsive_memory(channel: str, after: int, event: str) -> None:
     """The error names what the core waits for. The device works when memory answers again."""
     with Device("core", "verilator", memory_bytes=1 << 16) as device:
         np.testing.assert_array_equal(device.matmul(A, B), B)
@@ -47,7 +47,7 @@ def test_a_memory_that_is_silent(channel: str, after: int, event: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden", "verilator"])
-def test_ctrl_c_in_an_operation(backend: str) -> None:
+def test_interrupt_during_an_operation(backend: str) -> None:
     """The operation ends soon, and the device still works."""
     size = {"emulator": 1500, "golden": 40, "verilator": 400}[backend]
     large = np.full((size, size), 0.5, np.float16)
@@ -89,7 +89,7 @@ def train_and_wait(folder: str) -> None:
         interrupted.train(2 * STEPS)
 
 
-def test_killed_in_a_step(tmp_path: Path) -> None:
+def test_kill_during_a_step(tmp_path: Path) -> None:
     """Training continues from the last checkpoint and gives the results of an uninterrupted run."""
     here = str(Path(__file__).parent)
     code = f"import sys; sys.path.insert(0, {here!r}); import test_stopped; test_stopped.train_and_wait(sys.argv[1])"
@@ -115,7 +115,7 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
         assert torch.equal(one, other)
 
 
-def test_a_checkpoint_that_does_not_fit(tmp_path: Path) -> None:
+def test_checkpoint_on_a_full_disk(tmp_path: Path) -> None:
     """Only the last checkpoint stays."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Device("core") as device:

@@ -1,4 +1,4 @@
-"""A run lists products of other threads. In strict mode they raise an error."""
+"""Test that a run lists products of other threads, and that they raise an error in strict mode."""
 
 import threading
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def test_every_operation_is_listed(device: Device) -> None:
     assert torch.equal(x.grad, torch.full((3, 4), 5.0))  # type: ignore[arg-type]
 
 
-def test_threads_that_began_before(device: Device) -> None:
+def test_threads_started_before_the_run(device: Device) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         with offload(device) as run:
@@ -79,7 +79,7 @@ def test_threads_of_torchscript(device: Device) -> None:
     assert [each.macs for each in run.contractions] == [27]
 
 
-def test_strict(device: Device) -> None:
+def test_strict_mode_raises_in_the_thread(device: Device) -> None:
     """The product's thread gets the error. If the thread drops it, the `offload` block raises it at its end."""
     messages: list[str] = []
 
@@ -120,7 +120,7 @@ class Products(Dataset[torch.Tensor]):
         return torch.full((2, 2), float(index)) @ torch.ones(2, 2)
 
 
-def test_processes_that_load_data_are_no_threads(device: Device) -> None:
+def test_data_loader_processes_are_ignored(device: Device) -> None:
     with offload(device, strict=True) as run:
         batches = list(DataLoader(Products(), batch_size=2, num_workers=1))
     assert [batch[:, 0, 0].tolist() for batch in batches] == [[0, 2], [4, 6]]
@@ -152,7 +152,7 @@ def test_two_devices_in_two_threads(device: Device) -> None:
     assert [each.macs for each in (*run.contractions, *runs[0].contractions)] == [24, 12]
 
 
-def test_a_compiled_graph_is_this_threads(device: Device) -> None:
+def test_compiled_graph_runs_on_the_calling_thread(device: Device) -> None:
     run = Run(device)
     options: Any = {"device": device, "run": run, "strict": True}
     compiled = torch.compile(lambda x: x @ x, backend="tensordash", options=options)

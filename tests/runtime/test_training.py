@@ -1,4 +1,4 @@
-"""Training equals plain PyTorch with rounded products. A resumed run equals an uninterrupted one bit by bit."""
+"""Compare training with plain PyTorch on rounded products, and resumed runs with uninterrupted runs."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ..processor import has_bf16_lstm
 
 
 @pytest.mark.parametrize(("name", "count"), [("digits", 20), ("mlp", 120), ("gpt", 8), ("lstm", 8)])
-def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
+def test_losses_follow_pytorch(name: str, count: int) -> None:
     with Device("core") as device:
         trainer = Trainer(load_task(name, seed=1), device)
         run = trainer.train(count)
@@ -39,7 +39,7 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     ("preset", "name", "count"),
     [("core", "mlp", 60), ("core-bf16", "digits", 20), ("core-bf16", "gpt", 8), ("core-bf16", "lstm", 8)],
 )
-def test_losses_are_those_of_autocast(preset: str, name: str, count: int) -> None:
+def test_losses_follow_autocast(preset: str, name: str, count: int) -> None:
     with Device(preset) as device:
         trainer = Trainer(load_task(name, seed=1), device, reference="autocast")
         if name == "lstm" and not has_bf16_lstm():
@@ -66,7 +66,7 @@ def test_wrong_references() -> None:
 @pytest.mark.parametrize(
     ("name", "batch", "steps"), [("digits", 64, 24), ("mlp", 1540, 1), ("gpt", 2, 500), ("lstm", 3, 500)]
 )
-def test_batches_of_another_size(name: str, batch: int, steps: int) -> None:
+def test_batch_size_option(name: str, batch: int, steps: int) -> None:
     """SGD's rate for digits is proportional to the batch; Adam's for texts is constant."""
     task, usual = load_task(name, batch=batch), load_task(name)
     first = next(task.order(0))
@@ -96,7 +96,7 @@ def test_losses_fall_with_scales_and_stochastic_gradients(preset: str, steps: in
 
 
 @pytest.mark.parametrize("rounding", ["nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
-def test_a_resumed_run_is_the_same(tmp_path: Path, rounding: str) -> None:
+def test_resumed_run_is_bit_identical(tmp_path: Path, rounding: str) -> None:
     def train(folder: Path | None, *stops: int) -> Trainer:
         for steps in stops:
             with Device("core", rounding=rounding) as device:
@@ -127,7 +127,7 @@ def test_wrong_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0x40000001, 0x3FFFFFFF])
-def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_difference_between_devices_is_an_error(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Device("core") as device, Device("core", "golden") as other:
         a, b = torch.ones(3, 2), torch.ones(2, 5)
         from tensordash_runtime import offload
@@ -161,7 +161,7 @@ def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> No
         *(pytest.param(name, None, id=f"an epoch on {name}", marks=pytest.mark.slow) for name in ("core", "core-bf16")),
     ],
 )
-def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None) -> None:
+def test_verilog_matches_the_emulator_in_training(preset: str, steps: int | None) -> None:
     """Every product has the same bits, and the core takes at least the tile's cycles."""
     task = load_task("digits")
     with Device(preset) as device, Device(preset, "verilator", latency=(20, 60), pause=0.05, seed=1) as verilog:
@@ -180,7 +180,7 @@ def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None)
 
 
 @pytest.mark.slow
-def test_digits_reach_what_pytorch_does() -> None:
+def test_digits_accuracy_matches_pytorch() -> None:
     """Three seeds reach a test accuracy of at least 97%, on average at most half a point below PyTorch."""
     found = []
     for seed in range(3):

@@ -1,4 +1,4 @@
-"""The notice that loops are compiled."""
+"""Test the message that loops are being compiled."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Each module is mapped once."""
+"""Test that each module is mapped once."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Maker:
         return MAPPED, MAPPED
 
 
-def test_once(folder: Path) -> None:
+def test_modules_are_mapped_once(folder: Path) -> None:
     make = Maker()
     assert cached_mappings(["a", "b"], make) == (MAPPED, MAPPED) == cached_mappings(["a", "b"], make)
     assert make.calls == 1
@@ -36,7 +36,7 @@ def test_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[", "[{}]", '{"a": 1}', "\x00"])
-def test_damaged(folder: Path, content: str) -> None:
+def test_damaged_entries_are_remapped(folder: Path, content: str) -> None:
     make = Maker()
     cached_mappings(["a"], make)
     (file,) = folder.iterdir()
@@ -47,7 +47,7 @@ def test_damaged(folder: Path, content: str) -> None:
     assert make.calls == 2
 
 
-def test_other_tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tools_invalidate_entries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Maker()
     cached_mappings(["a"], make)
     monkeypatch.setattr("tensordash_synth.cache.recipe_digest", lambda: "another Yosys")
@@ -56,7 +56,7 @@ def test_other_tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary folder replaces it: this process maps nothing twice."""
+    """A temporary folder replaces it: this process maps each module once."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     make = Maker()

@@ -1,4 +1,4 @@
-"""Cost of a core: units add up, memories are separate, and the tile costs as much as alone."""
+"""Test that a core's cost is the sum of its units, with separate memories."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def test_ratios_and_table():
     assert "0.310" in next(line for line in lines if line.startswith("logic around"))
 
 
-def test_costs_of_memories_and_of_a_step_by_hand():
+def test_costs_of_memories_and_of_a_step():
     """TensorDash has two memories and takes 1,000 cycles of 2 ns; the baseline has one and takes 2,000."""
     costs = {
         "512x64": {

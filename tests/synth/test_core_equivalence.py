@@ -1,4 +1,4 @@
-"""Netlists of a core compared with its RTL: memories are cut off, and their inputs must be equal."""
+"""Test the comparison of a core's netlists with its RTL, without the memories."""
 
 import re
 from dataclasses import replace
@@ -30,12 +30,12 @@ def bank(buffer, tmp_path_factory):
     return map_for_area(["read_verilog bank.v"], BANK, load_liberty(None), 2.0, folder, thorough=False)
 
 
-def test_memories_are_no_logic(buffer):
+def test_memories_are_excluded_from_logic(buffer):
     assert buffer.logic == [BANK, "tensordash_buffer"]
     assert {place.role for place in buffer.placements} == {"bank", "buffer", "memory"}
 
 
-def test_a_bank_is_equal_around_its_memories(buffer, bank, tmp_path):
+def test_netlist_of_a_bank_is_equal_outside_of_memories(buffer, bank, tmp_path):
     found = compare(buffer, BANK, bank, load_liberty(None), tmp_path)
     assert (found.equal, found.how) == (True, "cec")
     ports = len(re.findall(r"tensordash_memory__\w+ ", bank.netlist))
@@ -56,7 +56,7 @@ def test_another_input_of_a_memory_is_found(port, buffer, bank, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8"])
-def test_netlists_of_a_whole_core_are_equal(preset):
+def test_netlists_of_a_complete_core_are_equal(preset):
     report = prove_equivalence(load_any_preset(preset))
     assert report.failures == []
     assert "tensordash_core" in {each.module for each in report.modules}
@@ -74,7 +74,7 @@ def test_constant_outputs_are_compared(tmp_path):
     assert same_logic(module(f"{constant} 1'b0;"), module(f"{constant} 1'b1;"), "m", tmp_path) is False
 
 
-def test_a_register_that_is_called_by_a_choice_is_found(tmp_path):
+def test_register_that_yosys_renames(tmp_path):
     """Yosys makes y[1] the register itself, which loses its own name."""
     one = module("reg far; always @(posedge clk) far <= a; assign y = far ? 2'b10 : 2'b00;")
     other = "reg q; always @(posedge clk) q <= {next}; assign y = {{q, 1'b0}};"
@@ -96,7 +96,7 @@ def test_a_register_that_is_called_by_a_choice_is_found(tmp_path):
         ("if (b)", "1'b1", False),
     ],
 )
-def test_a_register_that_is_left_out_as_a_constant(reset, becomes, equal, tmp_path):
+def test_register_that_is_replaced_by_a_constant(reset, becomes, equal, tmp_path):
     """The register keeps its reset or power-up value. The other view has the constant 0 instead."""
 
     def module(register, value):

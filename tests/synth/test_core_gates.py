@@ -1,4 +1,4 @@
-"""Gates around memories: netlists of a core's buffer and of the core behave like their RTL."""
+"""Compare netlists of a core's buffer and of a core with their RTL in simulation."""
 
 import re
 
@@ -38,7 +38,7 @@ SMALL = CoreConfig.from_toml(
 
 
 @pytest.mark.parametrize("wrong", [False, True])
-def test_a_buffer_on_gates(wrong, tmp_path):
+def test_netlist_of_a_buffer(wrong, tmp_path):
     unit = emitted(Buffer(**SHAPE))
     sources = gate_level_files(Hierarchy(unit.text, unit.top), tmp_path / "gates", seed=3)
     netlist, _, power_up = sources
@@ -56,7 +56,7 @@ def test_a_buffer_on_gates(wrong, tmp_path):
 
 
 @pytest.mark.slow
-def test_programs_on_the_gates_of_a_small_core(tmp_path):
+def test_programs_on_the_netlist_of_a_small_core(tmp_path):
     sources = gate_level_files(SMALL, tmp_path / "gates", seed=3)
     result = run_on_gates(run_core_bench, "core", SMALL, sources, tmp_path)
     assert result.tests == 4

@@ -1,4 +1,4 @@
-"""No output of a core depends on an input in the same cycle (AXI, A3.1.1); the test finds an output that does."""
+"""Test that no output of a core depends on an input in the same cycle (AXI, A3.1.1)."""
 
 from pathlib import Path
 
@@ -35,12 +35,12 @@ def combinational_paths(name: str, folder: Path, *replaced: tuple[str, str]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8", "core-wide"])
-def test_nothing_passes_through(name: str, tmp_path: Path) -> None:
+def test_no_combinational_paths(name: str, tmp_path: Path) -> None:
     assert combinational_paths(name, tmp_path) == {}
 
 
 @pytest.mark.slow
-def test_what_passes_through_is_found(tmp_path: Path) -> None:
+def test_combinational_paths_are_found(tmp_path: Path) -> None:
     ready = (
         "assign axi_rready = first_rready & second_rready;",
         "assign axi_rready = axi_rid ? second_rready : first_rready;",

@@ -1,4 +1,4 @@
-"""A core's netlist with memories: the memories work, and their accesses match the programs."""
+"""Test power of a core's netlist with memories, whose accesses match the programs."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def core(name: str) -> CoreConfig:
     return config
 
 
-def test_a_memory_beside_gates(tmp_path):
+def test_memory_between_gates(tmp_path):
     gates = read_netlist(MEMORY + TOP, "tensordash_core", load_liberty(), tmp_path)
     assert gates.ports["inner.read_data"][0] == "input"
     assert "inner.clk" not in gates.ports
@@ -114,7 +114,7 @@ def test_a_memory_with_one_port(tmp_path):
     assert simulation.accesses == {"inner": (2, 2)}
 
 
-def test_the_step_is_all_of_it():
+def test_operations_of_the_complete_step():
     config = core("core")
     operations = list(recorded_operations(config))
     assert len(operations) == 11
@@ -127,7 +127,7 @@ def test_the_step_is_all_of_it():
         next(recorded_operations(core("core-fp8")))
 
 
-def test_where_energy_cannot_be_had(monkeypatch):
+def test_missing_requirements_of_energy(monkeypatch):
     monkeypatch.setattr("tensordash_synth.core_training.find_opensta", lambda: "sta")
     with pytest.raises(NoEnergyError, match="one format"):
         training_energies(None, core("core-fp8"), None, {}, None)
@@ -176,19 +176,19 @@ def check_accesses(name: str, design: str, operations: set[str]) -> None:
         assert {each: found[each] for each in expected} == expected, work.name
 
 
-def test_accesses_are_what_programs_ask_for():
+def test_accesses_match_the_programs():
     check_accesses("core-dense", "baseline", {"CNN.fc1 AxW", "CNN.conv2 AxG"})
     check_accesses("core", "tensordash", {"CNN.fc1 AxW", "CNN.fc2 WxG"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "design"), [("core", "tensordash"), ("core-dense", "baseline")])
-def test_accesses_of_the_whole_step(name, design):
+def test_accesses_of_the_complete_step(name, design):
     check_accesses(name, design, set())
 
 
 @pytest.mark.slow
-def test_a_core_comes_out_as_written():
+def test_core_figures_match_the_page():
     """Both netlists must have the golden core's results; the simulation takes minutes."""
     stored = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"]
     document = synthesize_core(core("core"), power=True).to_json()

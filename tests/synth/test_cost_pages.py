@@ -1,4 +1,4 @@
-"""The pages have the figures of docs/cost.json. Small modules are mapped again and must have the same figures."""
+"""Test that the pages have the figures of docs/cost.json, and that mapping small modules gives them."""
 
 import json
 import re
@@ -29,18 +29,18 @@ def results(bench: ModuleType) -> dict:
     return {name: entry["figures"] for name, entry in bench.cached_results().items()}
 
 
-def test_pages_say_what_was_measured(bench, pages, results):
+def test_pages_match_the_measurements(bench, pages, results):
     for page, text in pages.items():
         assert bench.fill_page(text, results) == text, f"{page}: {HOW}"
 
 
-def test_every_region_has_its_place(pages):
+def test_every_region_is_on_a_page(pages):
     named = [name for text in pages.values() for name in re.findall("<!-- cost: ([\\w-]+) -->", text)]
     assert sorted(named) == sorted(import_module("cost_pages").REGIONS)
     assert len(named) == sum(text.count("<!-- /cost -->") for text in pages.values())
 
 
-def test_another_figure_is_another_page(bench, pages, results):
+def test_changed_figures_change_the_pages(bench, pages, results):
     changed = json.loads(json.dumps(results))
     changed["paper"]["components"]["total"]["tensordash_ge"] += 160
     changed["numerics"]["table"] += "!"
@@ -56,28 +56,28 @@ def test_another_figure_is_another_page(bench, pages, results):
         pytest.param("staging_buffer", marks=pytest.mark.slow),
     ],
 )
-def test_modules_come_out_as_written(role, results, fresh):
+def test_remapped_modules_match_the_page(role, results, remap):
     stored = results["paper"]["modules"][f"tensordash_{role}"]
-    mapped, gate_area = fresh(load_preset("paper"), f"tensordash_{role}")
+    mapped, gate_area = remap(load_preset("paper"), f"tensordash_{role}")
     assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (stored["area_um2"], stored["delay_ns"]), HOW
     assert round(mapped.area_um2 / gate_area, 3) == stored["ge"]
 
 
-def test_a_core_comes_out_as_written(results, fresh):
+def test_remapped_compute_core_matches_the_page(results, remap):
     (stored,) = [core for core in results["numerics"]["cores"] if core["format"]["a"] == "int8"]
     tile = replace(load_preset("dense"), rows=1, columns=1, format="int8")
-    mapped, _ = fresh(tile, "tensordash_pe")
+    mapped, _ = remap(tile, "tensordash_pe")
     assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (stored["area_um2"], stored["delay_ns"]), HOW
 
 
 @pytest.mark.slow
-def test_everything_is_of_this_verilog(bench, capsys):
+def test_figures_are_of_the_current_verilog(bench, capsys):
     """Every part was mapped from the current Verilog, by the current recipe."""
     assert bench.check(), f"{capsys.readouterr().out}: {HOW}"
 
 
 @pytest.fixture
-def fresh(tmp_path, monkeypatch):
+def remap(tmp_path, monkeypatch):
     """Return a function that maps a module of a tile, with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""The flow on a small tile: modules are mapped once, rows add up, and wrong inputs are errors."""
+"""Test the flow on a small tile: modules are mapped once, rows add up, and wrong inputs are errors."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def test_equal_modules_are_mapped_once(document):
     assert not [name for name in modules if "initial" in name]
 
 
-def test_rows_hold_what_they_say(document):
+def test_rows_contain_their_modules(document):
     rows = document["components"]
     for name in ("compute_cores", "transposers"):
         assert rows[name]["tensordash_um2"] == rows[name]["baseline_um2"] > 0
@@ -105,13 +105,13 @@ def test_progress_and_table(report, progress):
         assert word in text
 
 
-def test_areas_alone_are_those_of_the_report(report):
+def test_areas_match_the_report(report):
     areas = measure_areas(SMALL)
     assert areas.components == report.components
     assert areas.ge_per_pe("total")[0] == pytest.approx(report.to_json()["tensordash"]["total_ge_per_pe"], abs=1e-3)
 
 
-def test_areas_are_the_same_every_time(tmp_path):
+def test_areas_are_reproducible(tmp_path):
     areas = set()
     for run in ("first", "second"):
         (tmp_path / run).mkdir()
@@ -123,7 +123,7 @@ def test_areas_are_the_same_every_time(tmp_path):
     assert 0 < mapped.delay_ns < 1.8
 
 
-def test_a_clock_that_nothing_meets_gives_the_fastest_mapping(tmp_path):
+def test_infeasible_clock_gives_the_fastest_mapping(tmp_path):
     (tmp_path / "counter.v").write_text(COUNTER)
     mapped = map_for_area(["read_verilog counter.v"], "tensordash_counter", load_liberty(), 0.01, tmp_path)
     assert mapped.delay_ns > 0.01

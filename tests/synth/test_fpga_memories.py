@@ -1,4 +1,4 @@
-"""Memories of a core on FPGAs use only block RAM."""
+"""Test that memories of a core on FPGAs use only block RAM."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_memories_are_block_ram(family: str, shape: tuple[int, int, int], tmp_pa
 
 
 @pytest.mark.slow
-def test_these_are_the_memories_of_a_core() -> None:
+def test_tested_shapes_match_the_core() -> None:
     config = CoreConfig.from_toml(preset_text("core"))
     memories = json.loads(render_core(config)["config.json"])["memories"]
     found = {(each["words"], each["bits"], 1 if "both" in each["ports"] else 2) for each in memories}

@@ -1,4 +1,4 @@
-"""Tiles on an FPGA: counts, cached results and messages. Real placement and routing run at night."""
+"""Test counts, cached results and messages of tiles on an FPGA."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -76,7 +76,7 @@ def test_a_tile_next_to_its_baseline(report: FpgaPlacement) -> None:
     assert set(document["fpga"]["tensordash"]) >= set(RESOURCES)
 
 
-def test_answers_are_kept(report: FpgaPlacement, placed_as: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_cached(report: FpgaPlacement, placed_as: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     placed_as.clear()
     assert place_fpga(TINY, TARGET).to_json() == report.to_json()
     assert placed_as == []
@@ -126,7 +126,7 @@ def test_a_part_that_is_too_small(placed_as: list[str], monkeypatch: pytest.Monk
     assert placed_as == []
 
 
-def test_what_is_not_known(placed_as: list[str]) -> None:
+def test_unknown_targets_and_devices(placed_as: list[str]) -> None:
     with pytest.raises(DeviceError, match="--target must be one of ecp5, nexus, gowin, not 'ice40'"):
         place_fpga(TINY, "ice40")
     with pytest.raises(DeviceError, match="--device must be one of LIFCL-40 for nexus, not 'LFE5U-25F'"):

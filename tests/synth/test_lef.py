@@ -1,4 +1,4 @@
-"""Shapes of cells in LEF."""
+"""Test the reader of cell shapes in LEF."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Cell libraries: their contents, and errors for wrong files."""
+"""Test the reader of cell libraries, and its errors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Costs of memories: CACTI's figures, their sums in a report, and a message of one line if a tool is missing."""
+"""Test costs of memories: CACTI's figures, their sums in a report, and messages for missing tools."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ class TestCacti:
         assert found.read_pj == pytest.approx(2.34195, rel=1e-3)
         assert found.access_ns == pytest.approx(0.521, rel=1e-2)
 
-    def test_more_costs_more(self):
+    def test_costs_grow_with_size_and_ports(self):
         shapes = [(64, 64), (128, 64), (512, 64), (512, 128), (2048, 128)]
         found = [cacti_array(*shape) for shape in shapes]
         for name in ("area_um2", "read_pj", "write_pj", "leakage_mw"):
@@ -45,7 +45,7 @@ class TestCacti:
     @pytest.mark.parametrize(
         ("asked", "built"), [((512, 198), (512, 200)), ((2, 8), (32, 16)), ((16, 256), (32, 256)), ((100, 7), (100, 8))]
     )
-    def test_what_it_cannot_build_is_rounded_up(self, asked, built):
+    def test_unsupported_sizes_are_rounded_up(self, asked, built):
         found = cacti_array(*asked)
         assert (found.words, found.bits) == built
 
@@ -53,7 +53,7 @@ class TestCacti:
         with pytest.raises(CactiError, match="cannot build a memory of 1073741824 words"):
             cacti_array(1 << 30, 64)
 
-    def test_answers_are_kept(self, tmp_path, monkeypatch):
+    def test_answers_are_cached(self, tmp_path, monkeypatch):
         monkeypatch.setattr(cacti, "cache_folder", lambda: tmp_path)
         first = cacti_array(64, 64)
         (stored,) = tmp_path.glob("cacti-*.json")
@@ -103,7 +103,7 @@ class TestCacti:
         assert costs["macros"].read_pj == pytest.approx(macro.access_pj)
 
 
-def test_what_does_not_compile(tmp_path, monkeypatch):
+def test_cacti_that_does_not_compile(tmp_path, monkeypatch):
     (tmp_path / "main.cc").write_text("int main() { return nothing; }")
     monkeypatch.setattr(cacti, "_sources", lambda: tmp_path)
     with pytest.raises(CactiError, match=r"CACTI cannot be compiled \(c\+\+ ended with 1\): .*nothing"):
@@ -171,7 +171,7 @@ def test_energy_adds_up():
     assert set(document["ratio"]) >= {"area_with_memories", "energy_with_memories", "energy_with_macros"}
 
 
-def test_without_cacti_logic_alone():
+def test_without_cacti_only_logic_is_reported():
     report = replace(PLAIN, memories_reason="CACTI is not installed: x", step_reason="CACTI is not installed: x")
     (line,) = [line for line in core_cost_table(report).splitlines() if "CACTI" in line]
     assert line == "no cost of memories: CACTI is not installed: x"

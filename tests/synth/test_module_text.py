@@ -1,4 +1,4 @@
-"""Comments, blank lines and the order of statements do not change the mapped text; everything else does."""
+"""Test that comments, blank lines and the order of statements do not change the mapped text."""
 
 import re
 
@@ -45,7 +45,7 @@ endmodule
 """
 
 
-def test_comments_and_blank_lines_go_and_statements_are_sorted():
+def test_text_is_normalised():
     assert normalised(COMMENTED) == normalised(PLAIN) == PLAIN
     assert interface(COMMENTED) == interface(PLAIN) == f"(* blackbox *)\n{PLAIN.partition(');')[0]});\nendmodule\n"
 

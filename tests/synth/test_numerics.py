@@ -1,4 +1,4 @@
-"""Costs of compute cores: their list, their figures, and errors."""
+"""Test the costs of compute cores: their list, their figures, and errors."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def document(report):
     return report.to_json()
 
 
-def test_what_there_is_for_every_format():
+def test_numerics_of_every_format():
     tiles = every_numerics(load_preset("paper", ["tile.headroom_bits=20", "tile.pipeline=3"]))
     found = {(str(tile.format), str(tile.accumulator)) for tile in tiles}
     assert len(tiles) == len(found) == 49
@@ -50,7 +50,7 @@ def test_what_there_is_for_every_format():
     assert {tile.headroom_bits for tile in tiles} == {20, 16}
 
 
-def test_the_tile_s_own_numerics_are_among_them():
+def test_numerics_include_those_of_the_tile():
     own = {"format": "fp16", "accumulator": Fused(40, "nearest")}
     assert every_numerics(TileConfig(**own))[-1] == TileConfig(rows=1, columns=1, sparsity="none", **own)
     mixed = TileConfig(format={"a": "fp16", "b": "fp8_e4m3"}, accumulator="volta")
@@ -68,14 +68,14 @@ def test_the_tile_s_own_numerics_are_among_them():
     ],
     ids=" ".join,
 )
-def test_a_core_is_mapped_with_all_that_is_in_it(setting):
+def test_compute_core_has_no_black_boxes(setting):
     """Otherwise, the figures would lack its parts."""
     check_no_black_boxes(load_preset("paper", ["tile.rows=1", "tile.columns=1", *setting]))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
-def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
+def test_compute_core_with_scales_has_no_black_boxes(name):
     """Scales also cost area in the dense tile, where they are in other modules."""
     tile = load_preset(name, ["tile.rows=1", "tile.columns=1"])
     check_no_black_boxes(tile)
@@ -88,7 +88,7 @@ def check_no_black_boxes(config):
 
 
 @pytest.mark.parametrize(("accumulator", "headroom"), [({"bins": 3}, 5), ("hopper", None)], ids=["binned", "fused"])
-def test_headroom_of_accumulators_that_are_not_exact(report, accumulator, headroom):
+def test_headroom_of_inexact_accumulators(report, accumulator, headroom):
     tile = TileConfig(format="bf16", accumulator=accumulator, headroom_bits=5)
     (core,) = replace(report, cores=(replace(report.cores[0], config=tile),)).to_json()["cores"]
     assert (core["accumulator"], core["headroom_bits"]) == (tile.to_mapping()["tile"]["accumulator"], headroom)
@@ -124,7 +124,7 @@ def test_table(report):
 
 
 @pytest.mark.slow
-def test_core_and_c_in_the_whole_tile(document):
+def test_compute_core_and_c_in_a_complete_tile(document):
     """An integer C is added to a finished sum, so its area counts for the result and for control, not for the core."""
     config = replace(TINY, sparsity="rows", depth=2, connectivity=((0, 0), (1, 0)), initial=True)
     tile = synthesize(config, transposers=0).to_json()
@@ -166,7 +166,7 @@ def test_command_prints_one_document(own_numerics_only, capfd):
     assert (document["lanes"], document["stages"], len(document["cores"])) == (2, 2, 1)
 
 
-def test_command_marks_what_misses_the_clock(own_numerics_only, capfd):
+def test_command_marks_missed_clocks(own_numerics_only, capfd):
     code, out, _ = call(f"{TINY_COMMAND} --clock 0.06", capfd)
     assert not code
     assert re.search(r"^int8 +exact +16 +32 .*\d\*  ", out, re.MULTILINE)
@@ -200,7 +200,7 @@ def test_refused_before_anything_is_run(tmp_path):
             numerics_costs(configs)
 
 
-def test_an_interrupt_that_only_yosys_got_ends_it_all(monkeypatch, tmp_path):
+def test_interrupt_of_a_yosys_process_ends_the_command(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # With cached mappings, there would be no job to interrupt.
     interrupted = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGINT)"
     monkeypatch.setattr(yosys, "WORKER", interrupted)
@@ -209,7 +209,7 @@ def test_an_interrupt_that_only_yosys_got_ends_it_all(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_paper_s_shape():
+def test_relations_between_compute_cores():
     cores = {core.label: core for core in numerics_costs(every_numerics(load_preset("paper"))).cores}
     assert len(cores) == 25
     for (_, accumulator), core in cores.items():

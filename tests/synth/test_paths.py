@@ -1,4 +1,4 @@
-"""The depth of the path from `available` to `taken`, as in docs/integration.md."""
+"""Test the depth of the path from `available` to `taken`, as in docs/integration.md."""
 
 import re
 from functools import cache
@@ -34,7 +34,7 @@ def gates_between(netlist: str, source: str, target: str) -> int:
     return max(depth(net) for net in drivers if net.partition("[")[0] == target)
 
 
-def test_from_available_to_taken(tmp_path):
+def test_delay_from_available_to_taken(tmp_path):
     control = Tile(load_preset("paper")).control
     (tmp_path / "control.v").write_text(emit(control))
     (tmp_path / "work").mkdir()

@@ -1,4 +1,4 @@
-"""Placement: legal, short and repeatable; illegal placements are found."""
+"""Test that placements are legal, short and repeatable, and that illegal ones are found."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_cells_are_placed_legally(gates, placed: Placed) -> None:
 
 
 @needs_placer
-def test_half_perimeters_and_that_they_are_short(gates, pins, lef, placed: Placed) -> None:
+def test_half_perimeters_are_correct_and_short(gates, pins, lef, placed: Placed) -> None:
     found = pins.half_perimeters(placed.pins_um(pins))
     expected = half_perimeters(gates, lef, placed)
     assert {net: pytest.approx(found[net]) for net in expected} == expected

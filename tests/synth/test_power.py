@@ -1,4 +1,4 @@
-"""Gate-level simulation of mapped netlists, and power from its toggles."""
+"""Test gate-level simulation of mapped netlists, and power from its toggles."""
 
 import re
 from dataclasses import replace
@@ -133,7 +133,7 @@ endmodule
 
 
 @needs_opensta
-def test_power_is_of_the_toggles_that_were_simulated(library, tmp_path: Path) -> None:
+def test_power_depends_on_simulated_toggles(library, tmp_path: Path) -> None:
     """OpenSTA would estimate other toggles: an AND of a value and its complement never toggles."""
     netlist = read_netlist(STEADY, "top", library, tmp_path)
     simulation = GateSimulation(netlist)
@@ -145,7 +145,7 @@ def test_power_is_of_the_toggles_that_were_simulated(library, tmp_path: Path) ->
     assert switching["AND2_X1"] == switching["NOR2_X1"] == 0 < switching["DFF_X1"]
 
 
-def test_what_is_not_simulated(library, tmp_path: Path) -> None:
+def test_unsupported_netlists(library, tmp_path: Path) -> None:
     latch = "module top(g, d, q);\n  input g, d;\n  output q;\n  DLH_X1 l (.D(d), .G(g), .Q(q));\nendmodule\n"
     with pytest.raises(SynthesisError, match="DLH_X1 is not one that is simulated"):
         read_netlist(latch, "top", library, tmp_path)
@@ -186,7 +186,7 @@ def test_ratios(report) -> None:
 
 
 @needs_opensta
-def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
+def test_idle_power_of_a_tile(report, library, tmp_path: Path) -> None:
     """Only leakage, clock and counters take power. No input or operand toggles, whatever the tile computed before."""
     document = report.to_json()
     for design in ("tensordash", "baseline"):

@@ -1,4 +1,4 @@
-"""Proofs that printed Verilog is Amaranth's RTLIL: real differences of all kinds are found."""
+"""Test the proofs that printed Verilog equals Amaranth's RTLIL."""
 
 import re
 

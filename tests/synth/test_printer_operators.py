@@ -1,4 +1,4 @@
-"""The printer on random statements: every operator, width, sign and kind of condition, proven equal to RTLIL."""
+"""Prove printed random statements equal to RTLIL: every operator, width, sign and kind of condition."""
 
 import random
 
@@ -16,7 +16,7 @@ SHAPES = {"a": unsigned(5), "b": signed(4), "c": unsigned(1), "d": signed(7), "e
 PAIR = StructLayout({"low": 3, "high": signed(4)})
 
 
-class Drawn(Block):
+class RandomAssignments(Block):
     """Wires and registers that random statements assign."""
 
     def __init__(self, *, seed: int) -> None:
@@ -120,7 +120,7 @@ def test_random_statements_are_proven(enables, seed):
     print(f"seed {seed}")
     library = Library(enables=enables)
     for k in range(MODULES):
-        library.module(Drawn(seed=seed + k))
+        library.module(RandomAssignments(seed=seed + k))
     results = prove_printed(library, library.verilog(), jobs=2).values()
     assert [each for each in results if not each.proven] == []
     assert len(results) == MODULES

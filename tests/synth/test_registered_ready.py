@@ -1,4 +1,4 @@
-"""With `registered_ready`, `out_ready` reaches the registers of the output buffer and nothing else.
+"""Test that `out_ready` reaches only the output buffer's registers with `registered_ready`.
 
 The tests trace the signal through the emitted Verilog, which Yosys reads and flattens.
 """
@@ -80,19 +80,19 @@ def test_ready_reaches_the_buffer_alone(name, tmp_path):
     assert (outputs, registers) == (set(), {"output_buffer"})
 
 
-def test_likewise_through_the_wrapper(tmp_path):
+def test_ready_of_the_wrapper_reaches_the_buffer_alone(tmp_path):
     outputs, registers = reached(AxiStreamTile(buffered(TILES["plain"])), "m_axis_tready", tmp_path)
     assert (outputs, registers) == (set(), {"tile.output_buffer"})
 
 
-def test_without_the_buffer_it_reaches_the_inputs(tmp_path):
+def test_ready_without_the_buffer_reaches_the_inputs(tmp_path):
     """Control: the trace finds a path if there is one."""
     outputs, registers = reached(Tile(TILES["plain"]), "out_ready", tmp_path)
     assert outputs == {"a_0_taken", "b_0_taken", "b_1_taken"}
     assert len(registers) > 5
 
 
-def test_a_buffer_that_looks_at_ready_is_found(monkeypatch, tmp_path):
+def test_combinational_ready_path_is_found(monkeypatch, tmp_path):
     original = OutputBuffer.elaborate
 
     def broken(self, platform):

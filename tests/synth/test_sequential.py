@@ -1,4 +1,4 @@
-"""Equivalence from reset: differences that runs can show, and differences that they cannot show."""
+"""Test equivalence from reset, on differences that runs can show and on differences that they cannot show."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def counter(**changed):
     return f"module m({PORTS});\n{COUNTER.format(**parts)}\nendmodule\n"
 
 
-def same(one, other, folder):
+def is_equivalent(one, other, folder):
     return same_runs(one, other, "m", folder)
 
 
@@ -46,26 +46,26 @@ def same(one, other, folder):
     ],
 )
 def test_runs_that_differ_are_found_and_no_others(changed, equal, tmp_path):
-    assert same(counter(), counter(**changed), tmp_path) is equal
+    assert is_equivalent(counter(), counter(**changed), tmp_path) is equal
 
 
-def test_a_payload_is_looked_at_while_it_is_valid(tmp_path):
+def test_payloads_are_compared_while_valid(tmp_path):
     wrong = counter().replace("shown <= a;", "shown <= a ^ {3'd0, n == 3'd4};")
-    assert same(counter(), wrong, tmp_path) is False
-    assert same(counter(), counter().replace("full <= go", "full <= go & n[0]"), tmp_path) is False
+    assert is_equivalent(counter(), wrong, tmp_path) is False
+    assert is_equivalent(counter(), counter().replace("full <= go", "full <= go & n[0]"), tmp_path) is False
 
 
-def test_one_register_may_do_the_work_of_two(tmp_path):
+def test_merged_registers_are_equivalent(tmp_path):
     """The module only adds the bits, so their order does not matter."""
     adds = "module m(input clk, input rst, input a, input b, output [1:0] y);\nreg p, q; assign y = p + q;\n"
     one = f"{adds}always @(posedge clk) begin p <= a; q <= b; end\nendmodule\n"
-    assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= a"), tmp_path)
-    assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= b"), tmp_path) is False
+    assert is_equivalent(one, one.replace("p <= a; q <= b", "p <= b; q <= a"), tmp_path)
+    assert is_equivalent(one, one.replace("p <= a; q <= b", "p <= b; q <= b"), tmp_path) is False
 
 
 @pytest.mark.parametrize("value", ["1'b0", "1'b1"])
-def test_an_output_may_be_constant(value, tmp_path):
+def test_constant_outputs_are_equivalent(value, tmp_path):
     ports = "module m(input clk, input rst, output y); reg q; always @(posedge clk) q <= rst ? {} : q; assign y = {};"
     one = ports.format(value, "q") + "\nendmodule\n"
-    assert same(one, ports.format(value, value) + "\nendmodule\n", tmp_path)
-    assert same(one, ports.format(value, f"~{value}") + "\nendmodule\n", tmp_path) is False
+    assert is_equivalent(one, ports.format(value, value) + "\nendmodule\n", tmp_path)
+    assert is_equivalent(one, ports.format(value, f"~{value}") + "\nendmodule\n", tmp_path) is False

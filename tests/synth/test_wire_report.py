@@ -1,4 +1,4 @@
-"""The report on wires, and the complete flow on a small tile."""
+"""Test the report on wires, and the complete flow on a small tile."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_document_and_table() -> None:
     assert "longest path from pe_0_0 to top; mapped for speed: tensordash_counters" in text
 
 
-def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_of_wires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SimpleNamespace(library=load_liberty())
     with pytest.raises(LefError, match=r"mine.lib: wires need shapes of its cells, too \(LEF\)"):
         check_wires(run, "mine.lib", None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Wires: capacitance from lengths, delay and power by OpenSTA, and larger cells with the same functions."""
+"""Test wires: capacitance from lengths, delay and power by OpenSTA, and larger cells."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""docs/cost.md has the figures of docs/wires.json, if bench/wires.py has written both."""
+"""Test that docs/cost.md has the figures of docs/wires.json."""
 
 from importlib import import_module
 from types import ModuleType

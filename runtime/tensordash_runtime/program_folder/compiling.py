@@ -135,16 +135,16 @@ def compile_task(
         key: value for key, value in (("lr", rate), ("weight_decay", weight_decay)) if value is not None
     }
     if optimizer == "sgd":
-        made = task.optimizer(task.model.parameters())
-        made.param_groups[0].update(momentum=momentum, **settings)
+        torch_optimizer = task.optimizer(task.model.parameters())
+        torch_optimizer.param_groups[0].update(momentum=momentum, **settings)
     else:
-        made = torch.optim.AdamW(task.model.parameters(), **settings)
+        torch_optimizer = torch.optim.AdamW(task.model.parameters(), **settings)
     # A gradient scaler on the CPU needs no device, and returns its initial scale before the first step.
     scale = torch.amp.GradScaler("cpu", init_scale=loss_scale) if dynamic_loss_scale else loss_scale
     return compile_step(
         task.model,
         F.cross_entropy,
-        made,
+        torch_optimizer,
         next(task.order(0)),
         preset=config,
         loss_scale=scale,

@@ -147,7 +147,7 @@ def compute_product(config: CoreConfig, product: Product, values: Mapping[str, N
         role: np.ascontiguousarray(layer_values(geometry, role, tensors[role].reshape(geometry.shapes[role])))
         for role in OPERANDS[product.operation]
     }
-    made = RESULTS[product.operation]
+    result = RESULTS[product.operation]
     bias, mask = tensors.get("bias"), tensors.get("mask")
     bits = contract(
         config,
@@ -158,9 +158,9 @@ def compute_product(config: CoreConfig, product: Product, values: Mapping[str, N
         fp32=problem.fp32,
         relu=problem.relu,
         bias=None if bias is None else bias.view(np.float32).reshape(Layer.of(geometry).whole_shape("bias")),
-        mask=None if mask is None else layer_values(geometry, made, mask.reshape(geometry.shapes[made])),
+        mask=None if mask is None else layer_values(geometry, result, mask.reshape(geometry.shapes[result])),
     )
-    return np.ascontiguousarray(geometry_values(geometry, made, bits))
+    return np.ascontiguousarray(geometry_values(geometry, result, bits))
 
 
 def read_tensor(executor: Executor, plan: Plan, memory_map: MemoryMap, name: str) -> NDArray:

@@ -296,8 +296,8 @@ static void softmax_cross_entropy(uint8_t *memory, const struct host_call *call)
     }
     for (uint32_t c = 0; c < classes; c++) {
       float share = exponential(load(memory, scores, n * classes + c) - peak) / total;
-      float made = (share - (c == label ? 1.0f : 0.0f)) * scale;
-      store_at(memory, gradient, locate(gradient, n * classes + c), made);
+      float slope = (share - (c == label ? 1.0f : 0.0f)) * scale;
+      store_at(memory, gradient, locate(gradient, n * classes + c), slope);
     }
     sum = sum + (logarithm(total) - chosen);
   }

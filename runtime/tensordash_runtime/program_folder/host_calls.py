@@ -148,10 +148,10 @@ def _max_pool_backward(values: Arrays, parameters: Parameters) -> Arrays:
     """Sum, for each x, the gradients of all windows with x as their first largest value, in the order of windows."""
     x, gradient = values["x"], values["gradient"]
     _, index = _windows(x, parameters)
-    made = np.zeros((x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]), np.float32)
-    planes = np.arange(len(made))[:, None]
-    np.add.at(made, (planes, index.reshape(len(made), -1)), gradient.reshape(len(made), -1))
-    return {"result": made.reshape(x.shape)}
+    sums = np.zeros((x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]), np.float32)
+    planes = np.arange(len(sums))[:, None]
+    np.add.at(sums, (planes, index.reshape(len(sums), -1)), gradient.reshape(len(sums), -1))
+    return {"result": sums.reshape(x.shape)}
 
 
 def _mean_plane(values: Arrays, parameters: Parameters) -> Arrays:
@@ -246,6 +246,6 @@ def compute_host_call(
     shapes = call.parameters.get("shapes", {})
     read = {role: numbers.reshape(shapes.get(role, numbers.shape)) for role, numbers in read.items()}
     with np.errstate(all="ignore"):
-        made = function.compute(read, call.parameters)
-    written = {names[role]: made[role] for role in call.writes}
+        results = function.compute(read, call.parameters)
+    written = {names[role]: results[role] for role in call.writes}
     return {name: tensors[name].bits(numbers.reshape(tensors[name].shape)) for name, numbers in written.items()}

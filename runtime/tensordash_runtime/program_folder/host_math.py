@@ -56,8 +56,8 @@ def exp(x: Float32) -> Float32:
     power = np.floor(safe * LOG2_E + np.float32(0.5))
     rest = (safe - power * LN2_HIGH) - power * LN2_LOW
     scale = ((power.astype(np.int32) + 127) << 23).view(np.float32)
-    made: Float32 = _horner(rest, EXP_COEFFICIENTS) * scale
-    return np.where(inside, made, np.where(np.isnan(x), x, np.float32(0)))
+    result: Float32 = _horner(rest, EXP_COEFFICIENTS) * scale
+    return np.where(inside, result, np.where(np.isnan(x), x, np.float32(0)))
 
 
 def log(x: Float32) -> Float32:
@@ -76,8 +76,8 @@ def log(x: Float32) -> Float32:
     square = quotient * quotient
     series = _horner(square, LOG_COEFFICIENTS) * square * quotient + quotient
     exponent = power.astype(np.float32)
-    made = exponent * LN2_HIGH + (exponent * LN2_LOW + np.float32(2) * series)
-    return np.where(inside, made, np.float32(np.nan))
+    result = exponent * LN2_HIGH + (exponent * LN2_LOW + np.float32(2) * series)
+    return np.where(inside, result, np.float32(np.nan))
 
 
 def normal(x: Float32) -> tuple[Float32, Float32]:

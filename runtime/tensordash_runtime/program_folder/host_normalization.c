@@ -25,8 +25,8 @@ struct normalization {
 
 static struct normalization normalization_of(const struct host_call *call) {
   const uint32_t *p = call->parameters;
-  struct normalization made = {p[0], p[1], p[2], p[3], p[4]};
-  return made;
+  struct normalization sizes = {p[0], p[1], p[2], p[3], p[4]};
+  return sizes;
 }
 
 /* Returns the index in the plain tensor of value k of a group, in the order of samples and positions. */

@@ -48,13 +48,13 @@ def compute_statistics(values: Arrays, parameters: Parameters) -> Arrays:
     mean = ordered_sum(x) / count
     difference = x - mean[:, None]
     variance = ordered_sum(difference * difference) / count
-    made = {"mean": mean, "inverse": np.float32(1) / np.sqrt(variance + np.float32(parameters["epsilon"]))}
+    results = {"mean": mean, "inverse": np.float32(1) / np.sqrt(variance + np.float32(parameters["epsilon"]))}
     if "running_mean" in values:
         momentum, keep = np.float32(parameters["momentum"]), np.float32(parameters["keep"])
         unbiased = variance * np.float32(parameters["unbiased"])
-        made["running_mean"] = keep * values["running_mean"] + momentum * mean
-        made["running_variance"] = keep * values["running_variance"] + momentum * unbiased
-    return made
+        results["running_mean"] = keep * values["running_mean"] + momentum * mean
+        results["running_variance"] = keep * values["running_variance"] + momentum * unbiased
+    return results
 
 
 def normalize(values: Arrays, parameters: Parameters) -> Arrays:
@@ -68,13 +68,13 @@ def normalize_sums(values: Arrays, parameters: Parameters) -> Arrays:
     """Return the gradients of weights and biases: sums of gradient * normalized, and of gradient, in plain order."""
     size, inner = parameters["size"], parameters["inner"]
     gradient = values["gradient"].reshape(-1)
-    made = {}
+    gradients = {}
     for role, terms in (
         ("weight_gradient", gradient * _normalized(values, parameters).reshape(-1)),
         ("bias_gradient", gradient),
     ):
-        made[role] = ordered_sum(terms.reshape(-1, size, inner).transpose(1, 0, 2).reshape(size, -1))
-    return made
+        gradients[role] = ordered_sum(terms.reshape(-1, size, inner).transpose(1, 0, 2).reshape(size, -1))
+    return gradients
 
 
 def normalize_backward(values: Arrays, parameters: Parameters) -> Arrays:
@@ -89,8 +89,8 @@ def normalize_backward(values: Arrays, parameters: Parameters) -> Arrays:
     normalized = _by_group(_normalized(values, parameters), parameters)
     count = np.float32(h.shape[1])
     mean, share = ordered_sum(h) / count, ordered_sum(h * normalized) / count
-    made = ((h - mean[:, None]) - normalized * share[:, None]) * values["inverse"][:, None]
-    return {"result": _from_groups(made, parameters)}
+    result = ((h - mean[:, None]) - normalized * share[:, None]) * values["inverse"][:, None]
+    return {"result": _from_groups(result, parameters)}
 
 
 def _normalized(values: Arrays, parameters: Parameters) -> NDArray[np.float32]:

@@ -32,26 +32,26 @@ def _add(lowering: Lowering, node: Node, left: Any, right: Any) -> Any:
     _require(node, isinstance(right, Symbol) and not node.kwargs, "add two values, without alpha")
     x, y = lowering.plain(node, left), lowering.plain(node, right)
     _require(node, x.shape == y.shape, f"add values of one shape, not {x.shape} and {y.shape},")
-    made = lowering.result(node, x.shape)
-    lowering.host("add", {"x": x, "y": y}, {"result": made.use.value})
-    return made
+    result = lowering.result(node, x.shape)
+    lowering.host("add", {"x": x, "y": y}, {"result": result.use.value})
+    return result
 
 
 def _gelu(lowering: Lowering, node: Node, symbol: Any) -> Symbol:
     _require(node, not node.kwargs, "not be approximated by tanh")
     x = lowering.plain(node, symbol)
-    made = lowering.result(node, x.shape)
-    lowering.host("gelu", {"x": x}, {"result": made.use.value})
-    return made
+    result = lowering.result(node, x.shape)
+    lowering.host("gelu", {"x": x}, {"result": result.use.value})
+    return result
 
 
 def _gelu_backward(lowering: Lowering, node: Node, gradient: Any, symbol: Any) -> Symbol:
     _require(node, not node.kwargs, "not be approximated by tanh")
     x = lowering.plain(node, symbol)
-    made = lowering.result(node, x.shape)
+    result = lowering.result(node, x.shape)
     operands = {"gradient": lowering.plain(node, gradient), "x": x}
-    lowering.host("gelu_backward", operands, {"result": made.use.value})
-    return made
+    lowering.host("gelu_backward", operands, {"result": result.use.value})
+    return result
 
 
 # Means of planes
@@ -62,9 +62,9 @@ def _mean(lowering: Lowering, node: Node, symbol: Any, axes: list[int], keep: bo
     last = sorted(axis % len(x.shape) for axis in axes) == list(range(len(x.shape) - len(axes), len(x.shape)))
     _require(node, last and not node.kwargs, "be over the last dimensions")
     plane = prod(x.shape[len(x.shape) - len(axes) :])
-    made = lowering.result(node, tuple(node.meta["val"].shape))
-    lowering.host("mean_plane", {"x": x}, {"result": made.use.value}, planes=prod(x.shape) // plane, plane=plane)
-    return made
+    result = lowering.result(node, tuple(node.meta["val"].shape))
+    lowering.host("mean_plane", {"x": x}, {"result": result.use.value}, planes=prod(x.shape) // plane, plane=plane)
+    return result
 
 
 def _expand(lowering: Lowering, node: Node, symbol: Any, _: list[int]) -> dict[str, Use]:
@@ -84,10 +84,10 @@ def _divide(lowering: Lowering, node: Node, symbol: Any, divisor: Any) -> Symbol
     use, shape = symbol["repeated"], tuple(node.meta["val"].shape)
     planes = prod(use.shape)
     _require(node, divisor == prod(shape) // planes, "be the gradient of a mean")
-    made = lowering.result(node, shape)
+    result = lowering.result(node, shape)
     parameters = {"planes": planes, "plane": prod(shape) // planes}
-    lowering.host("spread_mean", {"gradient": use}, {"result": made.use.value}, **parameters)
-    return made
+    lowering.host("spread_mean", {"gradient": use}, {"result": result.use.value}, **parameters)
+    return result
 
 
 # Normalization
@@ -101,19 +101,19 @@ def _affine(lowering: Lowering, node: Node, weight: Any, bias: Any) -> dict[str,
 def _statistics(lowering: Lowering, node: Node, x: Use, shape: dict[str, int], epsilon: float, **more: Any) -> Any:
     """Add the call that computes means and inverses of groups, and updates running statistics; return both."""
     running = more.pop("running", {})
-    made = {role: lowering.result(f"{node.name}_{role}", (shape["groups"],)).use.value for role in ("mean", "inverse")}
-    results = {**made, **{role: use.value for role, use in running.items()}}
+    names = {role: lowering.result(f"{node.name}_{role}", (shape["groups"],)).use.value for role in ("mean", "inverse")}
+    results = {**names, **{role: use.value for role, use in running.items()}}
     parameters = {**shape, "epsilon": _float(epsilon), **more}
     lowering.host("compute_statistics", {"x": x, **running}, results, **parameters)
-    return {role: Use(value=name, shape=(shape["groups"],)) for role, name in made.items()}
+    return {role: Use(value=name, shape=(shape["groups"],)) for role, name in names.items()}
 
 
 def _normalized(
     lowering: Lowering, node: Node, x: Use, shape: dict[str, int], statistics: dict[str, Use], affine: dict[str, Use]
 ) -> Symbol:
-    made = lowering.result(node, x.shape)
-    lowering.host("normalize", {"x": x, **statistics, **affine}, {"result": made.use.value}, **shape)
-    return made
+    result = lowering.result(node, x.shape)
+    lowering.host("normalize", {"x": x, **statistics, **affine}, {"result": result.use.value}, **shape)
+    return result
 
 
 def _backward(
@@ -131,9 +131,9 @@ def _backward(
     sums = [lowering.result(f"{node.name}_{role}", scaled.shape) for role in ("weight", "bias")]
     results = {"weight_gradient": sums[0].use.value, "bias_gradient": sums[1].use.value}
     lowering.host("normalize_sums", operands, results, **shape)
-    made = lowering.result(node, x.shape)
-    lowering.host("normalize_backward", {**operands, "weight": scaled}, {"result": made.use.value}, **shape)
-    return [made, *sums]
+    result = lowering.result(node, x.shape)
+    lowering.host("normalize_backward", {**operands, "weight": scaled}, {"result": result.use.value}, **shape)
+    return [result, *sums]
 
 
 def _channel_groups(x: Use) -> dict[str, int]:
@@ -166,8 +166,8 @@ def _batch_norm(
     running = {"running_mean": lowering.plain(node, mean), "running_variance": lowering.plain(node, variance)}
     more = {"momentum": _float(momentum), "keep": _float(1 - momentum), "unbiased": _float(count / (count - 1))}
     statistics = _statistics(lowering, node, x, shape, epsilon, running=running, **more)
-    made = _normalized(lowering, node, x, shape, statistics, affine)
-    return [made, *map(Symbol, statistics.values()), mean, variance]
+    result = _normalized(lowering, node, x, shape, statistics, affine)
+    return [result, *map(Symbol, statistics.values()), mean, variance]
 
 
 def _batch_norm_backward(
@@ -185,8 +185,8 @@ def _layer_norm(
     x, affine = lowering.plain(node, symbol), _affine(lowering, node, weight, bias)
     shape = _row_groups(x, normalized)
     statistics = _statistics(lowering, node, x, shape, epsilon)
-    made = _normalized(lowering, node, x, shape, statistics, affine)
-    return [made, *map(Symbol, statistics.values())]
+    result = _normalized(lowering, node, x, shape, statistics, affine)
+    return [result, *map(Symbol, statistics.values())]
 
 
 def _layer_norm_backward(

@@ -110,17 +110,17 @@ def _with_formats(source: str, config: CoreConfig) -> str:
     before, rest = source.split("/* FORMAT */\n")
     functions, after = rest.split("/* END FORMAT */\n")
     first, second = config.tile.a_format, config.tile.b_format
-    made = [_format_macros(first), functions]
+    parts = [_format_macros(first), functions]
     if second == first:
-        made.append("#define ENCODE(tensor, number) encode(number)\n#define DECODE(tensor, bits) decode(bits)\n")
+        parts.append("#define ENCODE(tensor, number) encode(number)\n#define DECODE(tensor, bits) decode(bits)\n")
     else:
         macros = _format_macros(second)
-        made += [f"#undef {line.split()[1]}\n" for line in macros.splitlines()]
-        made += [macros, re.sub(r"\b(encode|decode)\b", r"\1_second", functions)]
+        parts += [f"#undef {line.split()[1]}\n" for line in macros.splitlines()]
+        parts += [macros, re.sub(r"\b(encode|decode)\b", r"\1_second", functions)]
         choose = "((tensor)->format == OPERAND ? {0}code({1}) : {0}code_second({1}))"
-        made.append(f"#define ENCODE(tensor, number) {choose.format('en', 'number')}\n")
-        made.append(f"#define DECODE(tensor, bits) {choose.format('de', 'bits')}\n")
-    return "".join((before, *made, after))
+        parts.append(f"#define ENCODE(tensor, number) {choose.format('en', 'number')}\n")
+        parts.append(f"#define DECODE(tensor, bits) {choose.format('de', 'bits')}\n")
+    return "".join((before, *parts, after))
 
 
 def _format_macros(fmt: Format) -> str:

@@ -112,5 +112,5 @@ def _gradient(values: Arrays, parameters: Parameters) -> NDArray[np.float32]:
     factor = np.float32(parameters["gradient_scale"])
     if "scale" in values:
         factor = factor / values["scale"][0]
-    made: NDArray[np.float32] = values["gradient"].reshape(values["parameter"].shape) * factor
-    return made
+    unscaled: NDArray[np.float32] = values["gradient"].reshape(values["parameter"].shape) * factor
+    return unscaled

@@ -93,11 +93,11 @@ class Lowering:
         for parameter, old in gradients.items():
             new = f"{parameter}.gradient"
             graph.values[new] = Value(name=new, shape=graph.values.pop(old).shape)
-            made = self.producer(old)
-            if isinstance(made, ProductNode):
-                made.result, made.name = new, f"{parameter.removesuffix('.weight')} {made.operation}"
-            elif made is not None:
-                made.results = {role: new if name == old else name for role, name in made.results.items()}
+            producer = self.producer(old)
+            if isinstance(producer, ProductNode):
+                producer.result, producer.name = new, f"{parameter.removesuffix('.weight')} {producer.operation}"
+            elif producer is not None:
+                producer.results = {role: new if name == old else name for role, name in producer.results.items()}
         return {parameter: f"{parameter}.gradient" for parameter in gradients}
 
     # Building the step graph
@@ -118,21 +118,21 @@ class Lowering:
         self, node: Node | str, geometry: Geometry, operation: str, operands: Mapping[str, Use], shape: tuple[int, ...]
     ) -> Symbol:
         """Add a product."""
-        made = self.result(node, shape)
+        result = self.result(node, shape)
         weight = operands.get("W")
         if weight is not None:
             self.layers.setdefault(weight.value, weight.value.removesuffix(".weight"))
-        layer = made.use.value if weight is None else self.layers[weight.value]
+        layer = result.use.value if weight is None else self.layers[weight.value]
         self.graph.nodes.append(
             ProductNode(
                 name=f"{layer} {operation}",
                 geometry=geometry,
                 operation=operation,
                 operands=dict(operands),
-                result=made.use.value,
+                result=result.use.value,
             )
         )
-        return made
+        return result
 
     def host(
         self, function: str, operands: Mapping[str, Use], results: Mapping[str, str], **parameters: Any
@@ -151,6 +151,6 @@ class Lowering:
         source = node.args[argument]
         while isinstance(source, Node) and source.target in VIEWS and len(source.users) == 1:
             source = source.args[0]
-        made = self.producer(use.value)
+        producer = self.producer(use.value)
         alone = isinstance(source, Node) and len(source.users) == 1
-        return made if alone and isinstance(made, ProductNode) and not self.graph.users(use.value) else None
+        return producer if alone and isinstance(producer, ProductNode) and not self.graph.users(use.value) else None

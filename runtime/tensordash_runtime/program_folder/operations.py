@@ -71,19 +71,19 @@ def _require(lowering: Lowering, feature: str) -> None:
 
 def _relu(lowering: Lowering, node: Node, symbol: Any) -> Symbol:
     use = lowering.plain(node, symbol)
-    made = lowering.fusable(node, 0, use)
-    if made is not None and made.operation == "AxW" and lowering.config.relu:
-        made.relu = True
-        return _rename(lowering, made, node)
+    product = lowering.fusable(node, 0, use)
+    if product is not None and product.operation == "AxW" and lowering.config.relu:
+        product.relu = True
+        return _rename(lowering, product, node)
     result = lowering.result(node, use.shape)
     lowering.host("relu", {"x": use}, {"result": result.use.value})
     return result
 
 
-def _rename(lowering: Lowering, made: ProductNode, node: Node) -> Symbol:
+def _rename(lowering: Lowering, product: ProductNode, node: Node) -> Symbol:
     """Let a product compute the value of a later node that is fused into it."""
-    shape = lowering.graph.values.pop(made.result).shape
-    made.result = node.name
+    shape = lowering.graph.values.pop(product.result).shape
+    product.result = node.name
     return lowering.result(node, shape)
 
 
@@ -91,11 +91,11 @@ def _relu_backward(lowering: Lowering, node: Node, gradient: Any, result: Any, t
     use, y = lowering.plain(node, gradient), lowering.plain(node, result)
     if threshold != 0:
         raise ProgramFolderError(f"{node.target} must have the threshold 0, not {threshold}")
-    made, forward = lowering.fusable(node, 0, use), lowering.producer(y.value)
+    product, forward = lowering.fusable(node, 0, use), lowering.producer(y.value)
     fits = isinstance(forward, ProductNode) and use.shape == y.shape
-    if made is not None and fits and made.operation == "WxG" and lowering.has_mask:
-        made.operands["mask"] = y
-        return _rename(lowering, made, node)
+    if product is not None and fits and product.operation == "WxG" and lowering.has_mask:
+        product.operands["mask"] = y
+        return _rename(lowering, product, node)
     here = lowering.result(node, use.shape)
     lowering.host("relu_backward", {"gradient": use, "y": y}, {"result": here.use.value})
     return here
@@ -131,30 +131,30 @@ def _convolution_backward(lowering: Lowering, node: Node, g: Any, x: Any, w: Any
     _, *settings, (for_input, for_weight, for_bias) = rest
     gradient, a, weight = (lowering.plain(node, each) for each in (g, x, w))
     geometry = _convolution_geometry(node, a, weight, list(settings))
-    made: list[Any] = [None, None, None]
+    gradients: list[Any] = [None, None, None]
     if for_input:
         operands = {"G": gradient, "W": weight}
-        made[0] = lowering.product(f"{node.name}_input", geometry, "WxG", operands, a.shape)
+        gradients[0] = lowering.product(f"{node.name}_input", geometry, "WxG", operands, a.shape)
     if for_weight:
         operands = {"G": gradient, "A": a}
-        made[1] = lowering.product(f"{node.name}_weight", geometry, "AxG", operands, weight.shape)
+        gradients[1] = lowering.product(f"{node.name}_weight", geometry, "AxG", operands, weight.shape)
     if for_bias:
-        made[2] = _channel_sums(lowering, f"{node.name}_bias", gradient)
-    return made
+        gradients[2] = _channel_sums(lowering, f"{node.name}_bias", gradient)
+    return gradients
 
 
 def _channel_sums(lowering: Lowering, name: str, gradient: Use) -> Symbol:
-    made = lowering.result(name, (gradient.shape[1],))
-    lowering.host("sum_channels", {"gradient": gradient}, {"result": made.use.value})
-    return made
+    sums = lowering.result(name, (gradient.shape[1],))
+    lowering.host("sum_channels", {"gradient": gradient}, {"result": sums.use.value})
+    return sums
 
 
 def _sum(lowering: Lowering, node: Node, symbol: Any, axes: list[int], keep: bool = False) -> Symbol:
     use = lowering.plain(node, symbol)
     if len(use.shape) != 2 or list(axes) != [0]:
         raise ProgramFolderError(f"{node.target} must be the sum over the samples of a matrix, a bias's gradient")
-    made = _channel_sums(lowering, node.name, use)
-    return Symbol(Use(value=made.use.value, shape=tuple(node.meta["val"].shape)))
+    sums = _channel_sums(lowering, node.name, use)
+    return Symbol(Use(value=sums.use.value, shape=tuple(node.meta["val"].shape)))
 
 
 def _log_softmax(lowering: Lowering, node: Node, symbol: Any, axis: int, half: bool) -> dict[str, Any]:
@@ -223,9 +223,9 @@ def _max_pool(
 ) -> list[Any]:
     use = lowering.plain(node, symbol)
     parameters = _pool_parameters(node, kernel, list(stride), list(padding), list(dilation), ceil)
-    made = lowering.result(node, tuple(node.meta["val"][0].shape))
-    lowering.host("max_pool", {"x": use}, {"result": made.use.value}, **parameters)
-    return [made, None]
+    result = lowering.result(node, tuple(node.meta["val"][0].shape))
+    lowering.host("max_pool", {"x": use}, {"result": result.use.value}, **parameters)
+    return [result, None]
 
 
 def _max_pool_backward(
@@ -242,9 +242,9 @@ def _max_pool_backward(
 ) -> Symbol:
     operands = {"gradient": lowering.plain(node, gradient), "x": lowering.plain(node, symbol)}
     parameters = _pool_parameters(node, kernel, list(stride), list(padding), list(dilation), ceil)
-    made = lowering.result(node, operands["x"].shape)
-    lowering.host("max_pool_backward", operands, {"result": made.use.value}, **parameters)
-    return made
+    result = lowering.result(node, operands["x"].shape)
+    lowering.host("max_pool_backward", operands, {"result": result.use.value}, **parameters)
+    return result
 
 
 def _getitem(lowering: Lowering, node: Node, items: list[Any], index: int) -> Any:

@@ -27,18 +27,22 @@ def loss_scale_of(scale: "float | torch.amp.GradScaler") -> LossScale:
     if isinstance(scale, torch.amp.GradScaler):
         if not scale.is_enabled():
             return LossScale(value=1.0)
-        made = LossScale(
+        loss_scale = LossScale(
             value=scale.get_scale(),
             growth=scale.get_growth_factor(),
             backoff=scale.get_backoff_factor(),
             interval=scale.get_growth_interval(),
         )
     else:
-        made = LossScale(value=scale)
-    for name, number in (("loss_scale", made.value), ("growth_factor", made.growth), ("backoff_factor", made.backoff)):
+        loss_scale = LossScale(value=scale)
+    for name, number in (
+        ("loss_scale", loss_scale.value),
+        ("growth_factor", loss_scale.growth),
+        ("backoff_factor", loss_scale.backoff),
+    ):
         if not number > 0 or math.frexp(number)[0] != 0.5:
             raise ProgramFolderError(f"{name} must be a power of two, not {number}")
-    return made
+    return loss_scale
 
 
 def add_updates(

@@ -117,14 +117,14 @@ class _Planner:
             self._add_host(node)
 
     def _add_product(self, node: ProductNode) -> None:
-        geometry, made = node.geometry, RESULTS[node.operation]
+        geometry, result_role = node.geometry, RESULTS[node.operation]
         tensors = {}
         for role, use in node.operands.items():
             if role == "bias":
                 tensors[role] = use.value
             else:
                 kind = self.builder.operand_format(node.operation, role)
-                tensors[role] = self._in_groups(use, kind, groups_of(geometry, made if role == "mask" else role))
+                tensors[role] = self._in_groups(use, kind, groups_of(geometry, result_role if role == "mask" else role))
         self.builder.add_product(
             node.name,
             geometry,

@@ -1,4 +1,4 @@
-"""Merging of binned sums and adding of biases, compared with the golden core's sums."""
+"""Compare merged binned sums and added biases with the golden core's sums."""
 
 import random
 from collections import Counter
@@ -83,7 +83,7 @@ def simulate(dut, check) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_merging(name):
+def test_merged_sums_match_golden(name):
     """For every pair of top bins, add to the sum or to an earlier total, or add nothing."""
     config, rng, seen = TileConfig(**CASES[name]), random.Random(name), Counter()
     dut = BiasedAdder(config)
@@ -111,7 +111,7 @@ def test_merging(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_biases(name):
+def test_added_biases_match_golden(name):
     """Add biases of every exponent to sums with every top bin."""
     config, rng, seen = TileConfig(**CASES[name]), random.Random(name), Counter()
     dut = BiasedAdder(config)

@@ -1,4 +1,4 @@
-"""Results of binned sums with every top bin, compared with one rounding of the sum."""
+"""Compare results of binned sums, for every top bin, with one rounding of the exact sum."""
 
 import random
 

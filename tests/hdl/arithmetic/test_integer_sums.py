@@ -1,4 +1,4 @@
-"""Adders and converters of integer sums in a core, compared with the golden core's results."""
+"""Compare a core's adders and converters of integer sums with the golden core."""
 
 import random
 

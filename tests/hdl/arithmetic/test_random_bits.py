@@ -1,4 +1,4 @@
-"""The generator of random bits, compared with the golden one, and converters whose draw just fails to carry."""
+"""Compare the generator of random bits with golden, and test converters with draws that nearly carry."""
 
 import random
 
@@ -24,7 +24,7 @@ def element(name: str) -> FloatFormat:
 
 
 @pytest.mark.parametrize("columns", [1, 6])
-def test_every_cycle(columns):
+def test_random_bits_match_golden(columns):
     """Seeds, steps and pauses vary, a start comes in any state, and the seed after a reset is 0."""
     generator, rng = RandomBits(columns=columns), random.Random(columns)
     simulator = Simulator(generator)
@@ -53,7 +53,7 @@ def test_every_cycle(columns):
     simulator.run()
 
 
-def test_every_carry_of_the_beat():
+def test_beat_counter_carries():
     """The counter of beats is preset to run across each power of two."""
     generator = RandomBits(columns=4)
     fragment = Fragment.get(generator, None)
@@ -79,7 +79,7 @@ def test_every_carry_of_the_beat():
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 @pytest.mark.parametrize("of_results", [False, True])
-def test_what_16_bits_do_not_hold_does_not_carry(name, of_results):
+def test_carries_depend_on_16_bits_only(name, of_results):
     """Draws fill the remainder's upper 16 bits, or exceed them by one. Lower bits have no effect."""
     fmt, rng = element(name), random.Random(name)
     converter = ResultConverter(fmt=fmt, relu=False, stochastic=True) if of_results else Converter(fmt=fmt)

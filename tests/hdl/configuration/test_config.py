@@ -1,4 +1,4 @@
-"""Configuration: settings, files, digests and derived values; test_config_errors.py has the errors."""
+"""Test a configuration's settings, files, digests and derived values."""
 
 import re
 import subprocess
@@ -35,21 +35,21 @@ class TestSettings:
             ("tile.format.a=fp16", "format", "fp16"),
         ],
     )
-    def test_on_top(self, setting, field, value):
+    def test_settings_override_the_text(self, setting, field, value):
         text = "[tile]\nrows = 2\nformat = { a = 'fp16', b = 'fp16' }"
         config = TileConfig.from_toml(text, [setting])
         assert getattr(config, field) == value
 
-    def test_last_one_wins(self):
+    def test_last_setting_wins(self):
         assert load_preset("paper", ["tile.rows=2", "tile.rows=3"]).rows == 3
 
-    def test_on_top_of_a_file(self, tmp_path):
+    def test_settings_override_a_file(self, tmp_path):
         path = tmp_path / "config.toml"
         path.write_text(preset_text("paper-depth2"), encoding="utf-8")
         assert TileConfig.load(path, ["tile.columns=1"]) == load_preset("paper-depth2", ["tile.columns=1"])
 
     @pytest.mark.parametrize("setting", ["tile.rows", "=8", "tile.=8", ".rows=8", "", "  =  "])
-    def test_malformed(self, setting):
+    def test_malformed_settings(self, setting):
         with pytest.raises(ConfigError, match="a setting must look like tile.rows=8, not " + re.escape(repr(setting))):
             load_preset("paper", [setting])
 
@@ -66,25 +66,25 @@ class TestSettings:
             ("tile.format.a=fp16", r"tile\.format must have the keys a and b, not a"),
         ],
     )
-    def test_wrong(self, setting, message):
+    def test_invalid_settings(self, setting, message):
         with pytest.raises(ConfigError, match="^" + message):
             load_preset("paper", [setting])
 
 
 class TestAuto:
     @pytest.mark.parametrize("setting", ["tile.lanes=8", "tile.depth=3", "tile.staging=ring"])
-    def test_the_default_where_the_paper_s_does_not_fit(self, setting):
+    def test_auto_is_the_default_of_other_shapes(self, setting):
         config = load_preset("paper", [setting])
         assert config.connectivity == "auto"
         assert config == load_preset("paper", [setting, "tile.connectivity=auto"])
         assert config.baseline.connectivity == "auto"
 
-    def test_named(self):
+    def test_connectivity_by_name(self):
         assert TileConfig(connectivity="auto").options != TileConfig().options == PAPER_OPTIONS
         assert TileConfig(connectivity="paper") == TileConfig()
         assert TileConfig(connectivity=None) == TileConfig()
 
-    def test_kept_as_written(self):
+    def test_auto_is_written_as_auto(self):
         config = TileConfig(lanes=8)
         assert config.to_mapping()["tile"]["connectivity"] == "auto"
         assert 'connectivity = "auto"' in config.to_toml()
@@ -92,7 +92,7 @@ class TestAuto:
         assert listed.options == config.options
         assert listed.to_mapping() != config.to_mapping()
 
-    def test_the_digest_is_of_what_it_stands_for(self, monkeypatch):
+    def test_digest_of_auto_depends_on_its_options(self, monkeypatch):
         before = TileConfig(connectivity="auto").digest
         assert TileConfig(connectivity="auto").digest == before
         monkeypatch.setitem(SEARCHED, (4, 4), ((1, 0),))
@@ -140,7 +140,7 @@ class TestFiles:
         path.write_text(text, encoding="utf-8")
         assert TileConfig.load(path) == config
 
-    def test_cores_are_apart(self):
+    def test_core_presets_are_listed_separately(self):
         assert preset_names("core") == [
             "core",
             "core-bf16",
@@ -165,7 +165,7 @@ class TestFiles:
         assert (fp8.tile.lanes, fp8.tile.a_format.name, fp8.tile.b_format.name) == (8, "fp8_e4m3", "fp8_e5m2")
         assert load_any_preset("paper", ["tile.rows=2"]) == load_preset("paper", ["tile.rows=2"])
 
-    def test_a_core_is_no_tile(self):
+    def test_core_preset_is_refused_as_a_tile(self):
         with pytest.raises(
             ConfigError,
             match="paper, .* not 'core', the preset of a core",
@@ -177,7 +177,7 @@ class TestFiles:
             load_any_preset("cores")
 
     @pytest.mark.parametrize("name", preset_names("core"))
-    def test_presets_of_cores_say_what_they_are(self, name):
+    def test_core_presets_begin_with_a_comment(self, name):
         assert preset_text(name).startswith("# ")
         assert "[core]" in preset_text(name)
 
@@ -191,7 +191,7 @@ class TestFiles:
     def test_preset_begins_with_a_comment(self, name):
         assert preset_text(name).startswith("# ")
 
-    def test_empty_document_is_the_paper(self):
+    def test_empty_document_is_preset_paper(self):
         assert TileConfig.from_toml("") == TileConfig() == load_preset("paper")
 
     def test_equal_options_are_one_configuration(self):
@@ -212,7 +212,7 @@ class TestFiles:
         assert TileConfig(accumulator={"bins": 3, "bin_bits": 16}).digest == binned.digest
         assert binned.to_mapping()["tile"]["accumulator"] == {"bins": 3, "bin_bits": 16}
 
-    def test_the_headroom_of_bins_is_the_tiles(self):
+    def test_bins_have_the_headroom_of_the_tile(self):
         narrow = replace(TileConfig(format="bf16", accumulator={"bins": 3}), headroom_bits=4)
         assert narrow.numerics.accumulator == Binned(3, 16, headroom_bits=4)
         assert TileConfig.from_toml(narrow.to_toml()) == narrow
@@ -222,7 +222,7 @@ class TestFiles:
 
 
 class TestDigest:
-    def test_stable(self):
+    def test_digest_is_stable(self):
         assert re.fullmatch("[0-9a-f]{16}", TileConfig().digest)
         assert TileConfig().digest == TileConfig.from_toml("[tile]\nrows = 4").digest
 
@@ -233,7 +233,7 @@ class TestDigest:
         )
         assert run.stdout.strip() == load_preset("paper-16lane").digest
 
-    def test_different(self):
+    def test_digests_of_different_configurations_differ(self):
         configs = [load_preset(name) for name in preset_names()]
         one_apart: list[dict[str, Any]] = [
             {"rows": 2},
@@ -292,7 +292,7 @@ class TestDerived:
     def test_baseline_of_any_shape_keeps_the_default_connectivity(self):
         assert TileConfig(sparsity="none", lanes=6, depth=3).options == ((0, 0),)
 
-    def test_explicit(self):
+    def test_explicit_values_override_derived_values(self):
         config = TileConfig(pipeline=3, full_window=True)
         assert (config.stages, config.needs_full_window) == (3, True)
         assert not TileConfig(full_window=False).needs_full_window
@@ -315,7 +315,7 @@ class TestImports:
         run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert run.stdout.strip() == "[]"
 
-    def test_lazy(self):
+    def test_package_imports_are_lazy(self):
         import tensordash
 
         assert tensordash.Tile.__module__ == "tensordash.tile.tile"

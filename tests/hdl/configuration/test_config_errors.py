@@ -1,4 +1,4 @@
-"""Errors of a configuration, each by its message."""
+"""Test the error messages of configurations."""
 
 import re
 from dataclasses import FrozenInstanceError
@@ -213,7 +213,7 @@ class TestErrors:
         assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize(("fields", "message"), WRONG_VALUES + WRONG_TYPES, ids=names(WRONG_VALUES + WRONG_TYPES))
-    def test_from_mapping_gives_one_kind_of_error(self, fields, message):
+    def test_from_mapping_raises_config_errors(self, fields, message):
         with pytest.raises(ConfigError, match=r"^tile\." + message):
             TileConfig.from_mapping({"tile": fields})
 
@@ -273,7 +273,7 @@ class TestErrors:
         with pytest.raises(ConfigError, match=r"preset must be one of paper, .*recommended-2x8, not 'papper'"):
             load_preset("papper")
 
-    def test_preset_is_no_path(self):
+    def test_path_is_refused_as_a_preset(self):
         with pytest.raises(ConfigError, match="preset must be one of"):
             load_preset("../presets/paper")
 

@@ -1,4 +1,4 @@
-"""Fuzzing: the configuration reader returns a valid configuration, or raises a ConfigError of one line."""
+"""Test that the configuration reader returns a valid configuration or raises a ConfigError of one line."""
 
 import tomllib
 

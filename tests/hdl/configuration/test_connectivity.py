@@ -1,4 +1,4 @@
-"""Connectivity: its errors, and levels compared with the golden model's."""
+"""Test errors of connectivities, and compare levels with the golden model."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Tiles with scales: their configuration, and designs that refuse scales."""
+"""Test configurations of tiles with scales, and designs that refuse scales."""
 
 import pytest
 
@@ -55,13 +55,13 @@ MXFP8 = 'format = "fp8_e4m3"\naccumulator = "hopper"\nscale = "e8m0"'
         ),
     ],
 )
-def test_errors(table, message):
+def test_error_messages(table, message):
     with pytest.raises(ConfigError, match=f"^{message}$"):
         TileConfig.from_toml(f"[tile]\n{table}")
 
 
 @pytest.mark.parametrize("table", [NVFP4, MXFP8])
-def test_it_survives_its_toml(table):
+def test_toml_round_trip(table):
     config = TileConfig.from_toml(f"[tile]\n{table}")
     assert config.numerics.scale is SCALES[config.scale]
     assert TileConfig.from_toml(config.to_toml()) == config
@@ -100,7 +100,7 @@ def test_widths():
     assert nvfp4.input_bits == TileConfig(format="fp4_e2m1").input_bits + 8 * 4 * (8 + 1)
 
 
-def test_cores_take_none():
+def test_core_refuses_scales():
     core = load_preset("paper").to_mapping()["tile"]
     with pytest.raises(ValueError, match='^tile.scale must be "none" in a core, not "e8m0"$'):
         CoreConfig(
@@ -122,7 +122,7 @@ def test_cores_take_none():
         CoreConfig(tile=TileConfig(format="fp4_e2m1", staging="ring", counters="snapshot"))
 
 
-def test_cores_take_formats_that_have_a_code(monkeypatch):
+def test_core_formats_have_a_code(monkeypatch):
     monkeypatch.delitem(FORMAT_CODES, "fp8_e5m2")
     for formats in ({"format": "fp8_e5m2"}, {"format": {"a": "fp8_e4m3", "b": "fp8_e5m2"}}):
         with pytest.raises(
@@ -131,7 +131,7 @@ def test_cores_take_formats_that_have_a_code(monkeypatch):
             CoreConfig(tile=TileConfig(**formats, staging="ring", counters="snapshot"))
 
 
-def test_others_that_take_none():
+def test_require_no_scale():
     config = TileConfig.from_toml(f"[tile]\n{MXFP8}")
     with pytest.raises(ConfigError, match='^tile.scale must be "none" for this, not "e8m0"$'):
         config.require_no_scale("for this")

@@ -1,4 +1,4 @@
-"""Every corner of the ranges becomes Verilog or is refused immediately, with the limit in the message."""
+"""Test that every corner of the ranges is emitted, or refused with the limit in the message."""
 
 from contextlib import suppress
 from itertools import product
@@ -45,7 +45,7 @@ def config_of(corner: str) -> TileConfig | None:
     return None
 
 
-def test_corners_are_refused_for_their_size_alone():
+def test_corners_are_refused_only_for_their_size():
     refused = {corner for corner in CORNERS if config_of(corner) is None}
     # 16 rows, 16 columns and 32 lanes of 6 steps fit with two 8-bit formats, but not with wider formats.
     largest = {corner for corner in CORNERS if corner.startswith("16-16-32-6-") and "-none-" not in corner}
@@ -60,7 +60,7 @@ def test_corners_are_refused_for_their_size_alone():
         ({"rows": 12, "columns": 16, "lanes": 32, "depth": 4}, {"rows": 13}),
     ],
 )
-def test_the_limit(fits, beyond):
+def test_limit_of_input_bits(fits, beyond):
     assert TileConfig(**fits).input_bits <= MAX_INPUT_BITS
     shape = ", ".join(f"tile.{name} = {value}" for name, value in {**fits, **beyond}.items())
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_the_limit(fits, beyond):
         TileConfig(**{**fits, **beyond})
 
 
-def test_input_bits_are_those_of_the_ports():
+def test_input_bits_match_the_ports():
     for corner in CORNERS:
         config = config_of(corner)
         if config is None or (config.rows, config.lanes) != (1, 2):
@@ -81,7 +81,7 @@ def test_input_bits_are_those_of_the_ports():
 @pytest.mark.parametrize(
     "corner", [pytest.param(each, marks=() if each in FAST_CORNERS else pytest.mark.slow) for each in sorted(CORNERS)]
 )
-def test_a_corner_becomes_verilog(corner):
+def test_corners_are_emitted(corner):
     config = config_of(corner)
     if config is not None:
         text = emit(AxiStreamTile(config))

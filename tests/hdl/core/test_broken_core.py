@@ -1,4 +1,4 @@
-"""The core's benches find wrong wiring between units."""
+"""Test that the core's benches find wrong wiring between units."""
 
 import re
 from functools import cache
@@ -36,7 +36,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("unit", ERRORS)
-def test_the_errors_of_a_unit_are_not_collected(unit):
+def test_missing_errors_of_a_unit_are_found(unit):
     name, clause = ERRORS[unit]
     instance = "output_unit" if name == "output" else name
     old = f".{name}_error({instance}__command_error)"
@@ -59,7 +59,7 @@ ERROR_FAULTS = {
 
 
 @pytest.mark.parametrize("name", ERROR_FAULTS)
-def test_wrong_errors(name):
+def test_faults_in_errors_are_found(name):
     assert failures_of("core_errors", ERROR_FAULTS[name])
 
 
@@ -75,12 +75,12 @@ PROGRAM_FAULTS = {
 
 
 @pytest.mark.parametrize("name", PROGRAM_FAULTS)
-def test_wrong_programs(name):
+def test_faults_in_programs_are_found(name):
     assert failures_of("core", PROGRAM_FAULTS[name])
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
-def test_late_banks_are_not_seen(side):
+def test_missing_wait_for_banks_is_found(side):
     """A layout writes banks of a stream buffer while the multiply unit needs to read them."""
     ready = f".{side}_read_ready(stream_buffer_{side}__read_ready)"
     assert failures_of("core", (ready, f".{side}_read_ready(4'hf)"), effort=6)
@@ -99,7 +99,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(("producer", "consumer"), TOKENS, ids=["-".join(pair) for pair in TOKENS])
-def test_a_token_is_not_waited_for(producer, consumer):
+def test_missing_wait_for_a_token_is_found(producer, consumer):
     """The consumer begins as if it had a token."""
     sequencer = module("sequencer")
     broken = replace_once(sequencer, f"({producer}_to_{consumer} != 5'd0)", "1'h1")
@@ -124,7 +124,7 @@ def instance(unit: str) -> str:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_soft_reset_that_does_not_reach_a_unit(unit):
+def test_soft_reset_that_misses_a_unit_is_found(unit):
     placed, restarted = instance(unit), re.search(r"wire (\w+) = rst \| registers__restart", core().text)
     assert restarted
     reset = f".rst({restarted[1]})"
@@ -132,12 +132,12 @@ def test_a_soft_reset_that_does_not_reach_a_unit(unit):
     assert failures_of("core", (placed, placed.replace(reset, ".rst(rst)")), effort=2)
 
 
-def test_a_soft_reset_that_reaches_nothing():
+def test_unconnected_soft_reset_is_found():
     assert failures_of("core", ("rst | registers__restart", "rst"))
 
 
 @pytest.mark.parametrize("unit", ["load", "store"])
-def test_a_unit_that_goes_on_in_a_soft_reset(unit):
+def test_unit_that_continues_in_a_soft_reset_is_found(unit):
     placed = instance(unit)
     assert failures_of("core", (placed, placed.replace(".halt(registers__halt)", ".halt(1'h0)")), effort=5)
 
@@ -149,5 +149,5 @@ QUEUE_FAULTS = {
 
 
 @pytest.mark.parametrize("name", QUEUE_FAULTS)
-def test_a_wrong_queue(name):
+def test_faults_in_the_queue_are_found(name):
     assert failures_of("core_queue", QUEUE_FAULTS[name], effort=1)

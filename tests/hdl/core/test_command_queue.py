@@ -1,4 +1,4 @@
-"""The command queue and the arbiter of its shared read port, on the emitted Verilog."""
+"""Test the emitted Verilog of the command queue and of the arbiter of its shared read port."""
 
 import pytest
 
@@ -15,7 +15,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_descriptor_comes(name):
+def test_every_descriptor_is_delivered(name):
     assert run_unit(CommandQueue(config=CONFIGS[name]), "command_queue", CONFIGS[name], seed=1) == []
 
 

@@ -1,4 +1,4 @@
-"""The core: after legal and illegal programs from rings of any size, memory equals the golden core's."""
+"""Compare memory after legal and illegal programs with the golden core's, for rings of any size."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The descriptor check refuses the same descriptors as the golden sequencer: each bit, field and pair of units."""
+"""Test that the descriptor check refuses the same descriptors as the golden sequencer."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def run(name, *replaced):
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS if name not in QUICK)]
 )
-def test_refusals(name):
+def test_refused_descriptors_match_golden(name):
     assert run(name) == []
 
 
@@ -47,5 +47,5 @@ BROKEN = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_not_seen(name):
+def test_broken_variants_are_found(name):
     assert run("usual", BROKEN[name])

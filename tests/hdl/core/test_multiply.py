@@ -1,4 +1,4 @@
-"""The multiply unit offers each step of each pass once, in order, on its line."""
+"""Test that the multiply unit offers each step of each pass once, in order, on its line."""
 
 import pytest
 
@@ -58,5 +58,5 @@ BROKEN = {
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run("usual", BROKEN[name])

@@ -1,4 +1,4 @@
-"""The output unit: partial sums, results, counts and errors equal the golden core's."""
+"""Compare the output unit's partial sums, results, counts and errors with the golden core."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_passes(name):
 
 
 @needs_icarus
-def test_ends_of_counts():
+def test_counter_carries_and_saturation():
     assert run("usual", test="ends_of_counts") == []
 
 
@@ -78,7 +78,7 @@ def test_ends_of_formats():
     assert run("usual", test="ends_of_formats") == []
 
 
-def test_ends_of_fields():
+def test_largest_and_smallest_fields():
     """The core has room for more than 64 streams."""
     assert run("many streams", test="ends_of_fields", effort=1) == []
 
@@ -167,6 +167,6 @@ IN_CI = list(BROKEN)[:3]
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=[] if each in IN_CI else pytest.mark.slow) for each in BROKEN]
 )
-def test_broken(name):
+def test_broken_variants_are_found(name):
     texts = BROKEN[name]
     assert run("usual", *zip(texts[::2], texts[1::2], strict=True), effort=1)

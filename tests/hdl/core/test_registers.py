@@ -1,4 +1,4 @@
-"""The registers, on the emitted Verilog."""
+"""Test the emitted Verilog of the registers against the documented map."""
 
 import pytest
 
@@ -11,7 +11,7 @@ CONFIGS = [CoreConfig(), CoreConfig.from_toml("[core]\naddress_bits = 32\nrelu =
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=["default", "small"])
-def test_registers_are_what_is_written_of_them(config):
+def test_registers_match_the_documented_map(config):
     assert run_unit(Registers(config=config), "registers", config, seed=1) == []
 
 
@@ -24,7 +24,7 @@ def test_registers_are_what_is_written_of_them(config):
         ("clear = writes_snapshot & axi_wdata[1] & mask[1]", "clear = 1'b0"),
     ],
 )
-def test_a_broken_one_is_found(right, wrong):
+def test_broken_variants_are_found(right, wrong):
     assert run_unit(Registers(config=CONFIGS[0]), "registers", CONFIGS[0], replaced=[(right, wrong)])
 
 

@@ -1,4 +1,4 @@
-"""The sequencer, on the emitted Verilog, against the golden core's rules."""
+"""Test the emitted Verilog of the sequencer against the golden core's rules."""
 
 import pytest
 
@@ -20,7 +20,7 @@ CONFIGS = {
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_sequencer_keeps_to_the_rules(name):
+def test_sequencer_follows_the_rules(name):
     assert run_unit(Sequencer(config=CONFIGS[name]), "sequencer", CONFIGS[name], seed=1) == []
 
 

@@ -1,4 +1,4 @@
-"""The unit counters, on the emitted Verilog."""
+"""Test the emitted Verilog of the unit counters."""
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.unit_counters import UnitCounters

@@ -1,4 +1,4 @@
-"""The C header: C packs descriptors as Python does, and the header has every register."""
+"""Test that the C header packs descriptors as Python does and defines every register."""
 
 import re
 import subprocess
@@ -69,7 +69,7 @@ def compiled(folder: Path, header: str) -> tuple[list[str], list[str]]:
     return run_c(folder, "\n".join(bodies), header).splitlines(), expected
 
 
-def test_descriptors_are_pythons(tmp_path: Path) -> None:
+def test_c_packs_descriptors_as_python(tmp_path: Path) -> None:
     found, expected = compiled(tmp_path, c_header(CONFIG))
     assert found == expected
 
@@ -104,7 +104,7 @@ def test_registers_and_codes(tmp_path: Path) -> None:
     assert dict(zip(numbers, map(int, found), strict=True)) == numbers
 
 
-def test_no_name_twice_and_every_name_with_the_prefix() -> None:
+def test_names_are_unique_and_have_the_prefix() -> None:
     names = re.findall(r"^#define (\w+)", c_header(CONFIG, "mine"), re.MULTILINE)
     assert len(names) == len(set(names)) > 300
     assert all(name.startswith("MINE_") for name in names)

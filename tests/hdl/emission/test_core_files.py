@@ -1,4 +1,4 @@
-"""Files of a core: the same bytes everywhere, no warnings, separate memories, and tables that match the Verilog."""
+"""Test a core's emitted files: reproducible, without warnings, with separate memories and correct tables."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ def folder(request, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files():
+def test_list_of_files():
     texts = emitted_core("core")
     assert list(texts) == FILES
     assert texts["tensordash.f"].split() == VERILOG
@@ -88,7 +88,7 @@ def test_same_bytes_in_another_process(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_modules(name: str):
+def test_each_module_is_defined_once_and_used(name: str):
     """Each module is defined once and used, and all memories are in their own file."""
     texts = emitted_core(name)
     rest, memories = (modules_of(texts[file]) for file in VERILOG)
@@ -124,7 +124,7 @@ def test_verilator_has_no_warnings(folder: Path):
 
 
 @needs_verilator
-def test_without_waivers_there_are_warnings(folder: Path):
+def test_verilator_warns_without_waivers(folder: Path):
     """All warnings are of the kinds that the file waives."""
     kinds = Counter(re.findall(r"%Warning-(\w+)", "\n".join(lint(folder, *VERILOG))))
     assert set(kinds) == {"UNUSEDSIGNAL", "DECLFILENAME"}
@@ -133,7 +133,7 @@ def test_without_waivers_there_are_warnings(folder: Path):
 
 
 @needs_icarus
-def test_memories_are_swapped_by_a_file(folder: Path):
+def test_memory_file_can_be_replaced(folder: Path):
     """The other file has modules with the same ports, but without contents."""
     file = folder / VERILOG[1]
     empty = re.sub(
@@ -178,7 +178,7 @@ def test_memories_in_the_json():
         assert each["ports"] == {**ports, "write_enables": 1}
 
 
-def test_tables_of_ports_are_the_verilogs():
+def test_port_tables_match_the_verilog():
     texts = emitted_core("core")
     text = modules_of(texts["tensordash.v"])["tensordash_core"]
     found = {name: {"direction": direction, "width": width} for name, (direction, width) in ports_of(text)}
@@ -209,7 +209,7 @@ def test_prefix_and_generate(tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_line_of_ports_stays_in_one_channel():
+def test_ports_on_a_line_belong_to_one_channel():
     channel = re.compile(r"\w+_(?:aw|ar|w|r|b)(?=(?:addr|data|id|last|ready|valid)$)")
     ports = re.findall(
         r"^  (?:in|out)put (?:wire|reg) ([\w, ]+?),?(?:  //.*)?$", emitted_core("core")["tensordash.v"], re.M

@@ -1,4 +1,4 @@
-"""FuseSoC accepts the core file, and every target works."""
+"""Test that FuseSoC accepts the core file and runs every target."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def fusesoc(root: Path, arguments: str, folder: Path) -> subprocess.CompletedPro
 needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="Yosys is not installed")
 
 
-def test_core_is_known(core: Path, tmp_path: Path) -> None:
+def test_fusesoc_lists_all_targets(core: Path, tmp_path: Path) -> None:
     shown = fusesoc(core, "core show mine", tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert CONFIG.digest in shown.stdout
@@ -115,7 +115,7 @@ targets:
 
 
 @needs_verilator
-def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
+def test_dependency_of_another_core(core: Path, tmp_path: Path) -> None:
     """The other core gets the Verilog and its waivers, but not the constraints, because it has other ports."""
     top = "module user(input clk, input rst, output ready);\n  mine_transposer t (.clk(clk), .rst(rst), "
     top += ".blocks_payload(33'd0), .blocks_valid(1'b0), .blocks_ready(ready), .out_ready(1'b0), "

@@ -1,4 +1,4 @@
-"""Modules that several components share: equal arguments make equal hardware, and only ports connect a module."""
+"""Test shared modules: equal arguments give equal hardware, and only ports connect a module."""
 
 import gc
 import subprocess
@@ -65,7 +65,7 @@ class Pair(Block):
         return m
 
 
-def test_counters_share_a_module():
+def test_equal_counters_share_a_module():
     text = emit(Pair())
     assert text.count("\nmodule ") == 2
     assert text.count("  tensordash_counter ") == 2
@@ -103,7 +103,7 @@ def test_transformers_are_refused(name, where):
 def test_transformers_in_a_block_work(name):
     """A transformer reaches all logic that the block itself creates."""
 
-    class Own(Block):
+    class GatedCounter(Block):
         def __init__(self) -> None:
             super().__init__({"go": In(1), "count": Out(4)})
 
@@ -112,14 +112,14 @@ def test_transformers_in_a_block_work(name):
             m.d.sync += self.count.eq(self.count + 1)
             return {"ResetInserter": ResetInserter, "EnableInserter": EnableInserter}[name](self.go)(m)
 
-    text = emit(Own())
+    text = emit(GatedCounter())
     assert ("if (go) count <= count + 4'd1;" in text) == (name == "EnableInserter")
     resets = {"ResetInserter": "go | rst", "EnableInserter": "rst"}
     assert f"if ({resets[name]}) count <= 4'd0;" in text
 
 
 def test_other_domains_are_refused():
-    class Alone(Block):
+    class OtherDomain(Block):
         def __init__(self) -> None:
             super().__init__({"count": Out(4)})
 
@@ -128,8 +128,8 @@ def test_other_domains_are_refused():
             m.d.other += self.count.eq(self.count + 1)
             return m
 
-    with pytest.raises(TypeError, match="Alone has a clock domain other than sync: other$"):
-        emit(Alone())
+    with pytest.raises(TypeError, match="OtherDomain has a clock domain other than sync: other$"):
+        emit(OtherDomain())
 
 
 SLOW = {"paper-16lane", "paper-depth5", "mxfp4", "nvfp4", "recommended-2x8"}
@@ -139,7 +139,7 @@ SLOW = {"paper-16lane", "paper-depth5", "mxfp4", "nvfp4", "recommended-2x8"}
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in preset_names()]
 )
-def test_whatever_shares_a_module_is_the_same(name):
+def test_shared_modules_are_equal(name):
     """Every component of a smaller tile is converted separately."""
     config = replace(load_preset(name), rows=2, columns=1, out_rows=1)
     checked = Library(check=True)
@@ -149,7 +149,7 @@ def test_whatever_shares_a_module_is_the_same(name):
     assert checked.texts == plain.texts
 
 
-def test_what_is_not_in_the_arguments_is_found():
+def test_differences_outside_of_the_arguments_are_found():
     pair = Pair()
     pair.counters[1].step = 2
     Library().module(pair)
@@ -176,7 +176,7 @@ class Named(Block):
 
 
 @pytest.mark.parametrize("name", ["begin", "end", "final", "before", "wait", "output", "logic", "var"])
-def test_words_of_verilog_are_no_names(name):
+def test_verilog_keywords_are_refused_as_names(name):
     message = f"Named has a signal or submodule {name}, which is a Verilog keyword"
     with pytest.raises(ValueError, match=message):
         emit(Named(signal=name, submodule="counter"))
@@ -184,7 +184,7 @@ def test_words_of_verilog_are_no_names(name):
         emit(Named(signal="kept", submodule=name))
 
 
-def test_a_keyword_is_no_port():
+def test_verilog_keywords_are_refused_as_ports():
     class Event(Block):
         def __init__(self) -> None:
             super().__init__({"event": In(1), "out": Out(1)})
@@ -215,13 +215,13 @@ def test_a_block_without_a_source_file():
     assert "assign out = ~value;" in emit(names["Typed"]())
 
 
-def test_what_has_no_name_is_told():
+def test_unnamed_signals_are_refused():
     with pytest.raises(ValueError, match=r"Named has a signal or submodule without a name \(\$signal\): give it one"):
         emit(Named(signal="", submodule="counter"))
     assert "  tensordash_counter ending (" in emit(Named(signal="kept", submodule="ending"))
 
 
-def test_a_word_of_a_vector_is_an_indexed_part():
+def test_word_select_is_an_indexed_part_select():
 
     class Shifted(Block):
         def __init__(self) -> None:
@@ -235,14 +235,14 @@ def test_a_word_of_a_vector_is_an_indexed_part():
     assert "assign low = value[{by, 2'd0} +: 4];" in emit(Shifted())
 
 
-def test_arguments_that_are_left_out_are_arguments():
-    class Either(Block):
+def test_default_arguments_are_part_of_the_identity():
+    class DefaultWidth(Block):
         def __init__(self, width: int = 4) -> None:
             super().__init__({"count": Out(width)})
 
-    assert Either().identity == Either(4).identity == Either(width=4).identity
-    assert Either().identity != Either(5).identity
-    assert Counter(width=4).identity != Either(width=4).identity
+    assert DefaultWidth().identity == DefaultWidth(4).identity == DefaultWidth(width=4).identity
+    assert DefaultWidth().identity != DefaultWidth(5).identity
+    assert Counter(width=4).identity != DefaultWidth(width=4).identity
 
 
 INTERRUPTED = """

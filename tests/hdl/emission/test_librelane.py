@@ -1,4 +1,4 @@
-"""The LibreLane configuration: YAML whose files, top, port and period match the other files."""
+"""Test that files, top, port and period of the LibreLane configuration match the other emitted files."""
 
 import json
 import re
@@ -19,7 +19,7 @@ def texts_of(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [*TILES, "core"])
-def test_it_names_what_is_there(name: str) -> None:
+def test_configuration_names_existing_files_modules_and_ports(name: str) -> None:
     texts = texts_of(name)
     config = yaml.safe_load(texts["tensordash_librelane.yaml"])
     assert config.pop("meta") == {"version": 2, "flow": "Classic"}

@@ -1,4 +1,4 @@
-"""Text that the printer writes: expressions, conditions, instances and ports."""
+"""Test the printer's expressions, conditions, instances and ports."""
 
 from functools import reduce
 
@@ -95,7 +95,7 @@ def test_instances_of_a_module_stand_together():
     assert "  );\n  tensordash_cleared two (" in body
 
 
-def test_ports_that_are_alike_share_a_line():
+def test_similar_ports_share_a_line():
     text = emit(Pair())
     head = text[text.index("module tensordash_pair(") :].partition(");\n")[0].splitlines()[1:]
     assert head == [

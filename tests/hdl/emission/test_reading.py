@@ -1,4 +1,4 @@
-"""Readability of the emitted Verilog: limits that it must meet, and for each limit a text that exceeds it."""
+"""Test that the emitted Verilog meets limits of readability, and that each limit finds a text that exceeds it."""
 
 import re
 import subprocess
@@ -85,22 +85,22 @@ def faults(text: str) -> set[str]:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("file", ["tensordash.v", "tensordash_transposer.v"])
-def test_reads_well(rendered, file):
+def test_files_meet_all_limits(rendered, file):
     assert faults(rendered[1][file]) == set()
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("file", ["tensordash.v", "tensordash_memories.v"])
-def test_a_core_reads_well(name, file):
+def test_core_meets_all_limits(name, file):
     assert faults(emitted_core(name)[file]) == set()
 
 
-def test_a_core_is_short():
+def test_core_has_few_lines():
     assert emitted_core("core")["tensordash.v"].count("\n") <= MAX_CORE_LINES
 
 
 @pytest.mark.parametrize("name", MAX_LINES)
-def test_is_short(name):
+def test_tile_has_few_lines(name):
     assert cached_render(CONFIGS[name])["tensordash.v"].count("\n") <= MAX_LINES[name]
 
 
@@ -119,14 +119,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_faults_are_found(fault):
+def test_text_beyond_a_limit_is_found(fault):
     text = cached_render(CONFIGS["paper"])["tensordash.v"]
     before, after = BROKEN[fault]
     assert before in text
     assert fault in faults(text.replace(before, after, 1))
 
 
-def test_members_of_instances_say_whose_they_are():
+def test_wires_of_instances_have_the_instance_in_their_names():
     texts = {name: module for _, name, module in modules(cached_render(CONFIGS["paper"])["tensordash.v"])}
     tile = texts["tensordash_tile"]
     for row in range(4):
@@ -135,7 +135,7 @@ def test_members_of_instances_say_whose_they_are():
         assert f".select(scheduler_{row}__select)" in tile
 
 
-def test_the_page_shows_what_is_printed():
+def test_page_shows_printed_verilog():
     page = (Path(__file__).parents[3] / "docs" / "verilog.md").read_text(encoding="utf-8")
     text = cached_render(CONFIGS["paper"])["tensordash.v"]
     shown = [line for block in re.findall(r"```verilog\n(.*?)```", page, re.S) for line in block.splitlines()]
@@ -175,7 +175,7 @@ def test_unused_signals_without_waivers(name, tmp_path):
     assert not [each for each in warnings if each.startswith("WIDTH")]
 
 
-def test_every_state_says_what_happens_in_it():
+def test_every_state_has_a_comment():
     states = re.findall(r"^  localparam .*", emitted_core("core")["tensordash.v"], re.M)
     assert len(states) == 14
     assert [line for line in states if "  // " not in line] == []

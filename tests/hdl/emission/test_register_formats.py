@@ -1,4 +1,4 @@
-"""SystemRDL, CMSIS-SVD and IP-XACT describe the registers that the hardware has, and PeakRDL reads them."""
+"""Test that SystemRDL, CMSIS-SVD and IP-XACT describe the hardware's registers, and that PeakRDL reads them."""
 
 import re
 import subprocess
@@ -170,7 +170,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_rdl_is_the_hardware(name: str, tmp_path: Path) -> None:
+def test_rdl_matches_the_hardware(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.rdl").write_text(register_rdl(CONFIGS[name]))
     model = rdl_model(tmp_path / "mine.rdl")
     assert list(model) == [register.name for register in REGISTERS]

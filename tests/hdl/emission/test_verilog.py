@@ -1,4 +1,4 @@
-"""Emitted Verilog: the same bytes everywhere, one module per distinct component, no warnings."""
+"""Test that emitted Verilog is reproducible, has one module per distinct component, and gives no warnings."""
 
 import hashlib
 import json
@@ -79,7 +79,7 @@ def instances(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.sampled(5)
-def test_files(rendered):
+def test_list_of_files(rendered):
     config, texts = rendered
     assert list(texts) == [
         "tensordash.v",
@@ -99,7 +99,7 @@ def test_files(rendered):
     assert config.digest in texts["tensordash.v"].splitlines()[0]
 
 
-def test_same_bytes_everywhere(tmp_path):
+def test_emission_is_reproducible(tmp_path):
     script = (
         "import hashlib, json; from tensordash import load_preset; from tensordash.emission.verilog import render; "
         "texts = render(load_preset('paper')); "
@@ -127,7 +127,7 @@ def test_same_bytes_everywhere(tmp_path):
     assert outputs[0] == outputs[1] == here
 
 
-def test_generate_writes_what_render_gives(tmp_path):
+def test_generate_writes_the_rendered_files(tmp_path):
     config = CONFIGS["both-2x2"]
     folder = tmp_path / "new" / "folder"
     written = generate(config, folder)
@@ -151,7 +151,7 @@ def test_no_absolute_paths(rendered):
         assert "src" not in text, name
 
 
-def test_no_module_twice(rendered):
+def test_modules_are_defined_once(rendered):
     _, texts = rendered
     names = re.findall(r"^module (\S+?)\(", texts["tensordash.v"] + texts["tensordash_transposer.v"], re.M)
     assert Counter(names).most_common(1)[0][1] == 1
@@ -166,7 +166,7 @@ def test_every_module_is_used(rendered):
     assert used | {"tensordash_axi_stream_tile"} == set(defined)
 
 
-def test_no_two_modules_are_the_same(rendered):
+def test_modules_are_distinct(rendered):
     bodies = [text.partition("(")[2] for text in modules_of(rendered[1]["tensordash.v"]).values()]
     assert len(set(bodies)) == len(bodies)
 
@@ -209,7 +209,7 @@ def test_a_ring_has_no_staging_buffer():
     assert json.loads(paper["config.json"])["derived"]["step_order"] == "the oldest on line 0"
 
 
-def test_pes_of_other_tiles():
+def test_pes_of_two_sided_and_dense_tiles():
     both = modules_of(cached_render(CONFIGS["both-2x2"])["tensordash.v"])
     assert Counter(kind for kind, _ in instances(both["tensordash_tile"]))["tensordash_self_scheduled_pe"] == 4
     dense = modules_of(cached_render(CONFIGS["dense"])["tensordash.v"])
@@ -303,7 +303,7 @@ def test_config_json(rendered):
     assert sorted(lane for level in derived["levels"] for lane in level) == list(range(config.lanes))
 
 
-def test_json_ports_are_the_verilog_ports(rendered):
+def test_json_ports_match_the_verilog_ports(rendered):
     config, texts = rendered
     defined = {
         name: text
@@ -319,7 +319,7 @@ def test_json_ports_are_the_verilog_ports(rendered):
         assert list(found) == [*list(ports)[:2], *[name for name in found if name not in ("clk", "rst")]]
 
 
-def test_json_schedule_times_are_the_tiles():
+def test_json_schedule_times_match_the_tile():
     derived = json.loads(render(TileConfig(rows=1, columns=1, pipeline=3))["config.json"])["derived"]
     assert (derived["stages"], derived["schedule_to_accumulation_cycles"]) == (3, 2)
     assert derived["schedule_to_output_cycles"] == 4
@@ -366,14 +366,14 @@ def test_waivers_hold_for_any_prefix(tmp_path):
 
 
 @pytest.mark.slow
-def test_most_lanes():
+def test_text_grows_linearly_with_lanes():
     """Four times the lanes make less than five times the text."""
     config = TileConfig(rows=1, columns=1, lanes=32, sparsity="none", format="bf16", accumulator="hopper")
     few = len(render(replace(config, lanes=8))["tensordash.v"])
     assert len(render(config)["tensordash.v"]) < 5 * few
 
 
-def test_c_input_is_free_when_off():
+def test_no_logic_for_a_c_input_that_is_off():
     text = cached_render(CONFIGS["paper"])["tensordash.v"]
     assert not [name for name in modules_of(text) if "initial" in name]
     assert not re.search(r"\b(c_valid|c_ready|c_payload|s_axis_c_tdata|startable)\b", text)

@@ -1,4 +1,4 @@
-"""Wrappers, templates and IP-XACT components match the emitted Verilog."""
+"""Test that wrappers, templates and IP-XACT components match the emitted Verilog."""
 
 import re
 import subprocess

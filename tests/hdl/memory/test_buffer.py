@@ -1,4 +1,4 @@
-"""Buffer: granted and waiting requests, and the data of reads."""
+"""Test the buffer: requests that it grants or delays, and the data of reads."""
 
 import pytest
 
@@ -44,7 +44,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run(USUAL, BROKEN[name])
 
 
@@ -55,7 +55,7 @@ BROKEN_HALVES = {
 
 
 @pytest.mark.parametrize("name", BROKEN_HALVES)
-def test_broken_halves(name):
+def test_broken_halves_are_found(name):
     assert run(SHAPES["halves"], BROKEN_HALVES[name])
 
 

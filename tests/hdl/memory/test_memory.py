@@ -1,4 +1,4 @@
-"""Memory: its words, compared with a list, and the form of its Verilog."""
+"""Compare a memory's words with a list, and test the form of its Verilog."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def run(words, bits, enables, ports, *replaced):
 
 @pytest.mark.parametrize("ports", [1, 2])
 @pytest.mark.parametrize(("words", "bits", "enables"), [(12, 6, 3), (2, 1, 1), (40, 16, 1)])
-def test_words(words, bits, enables, ports):
+def test_words_match_a_list(words, bits, enables, ports):
     assert run(words, bits, enables, ports) == []
 
 
@@ -29,7 +29,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run(12, 6, 3, 2, BROKEN[name])
 
 
@@ -41,7 +41,7 @@ BROKEN_ONE_PORT = {
 
 
 @pytest.mark.parametrize("name", BROKEN_ONE_PORT)
-def test_broken_with_one_port(name):
+def test_broken_variants_with_one_port_are_found(name):
     assert run(12, 6, 3, 1, BROKEN_ONE_PORT[name])
 
 

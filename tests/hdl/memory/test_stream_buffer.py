@@ -1,4 +1,4 @@
-"""Stream buffer: words of each bank, compared with lists."""
+"""Compare the words in each bank of the stream buffer with lists."""
 
 from shutil import which
 
@@ -51,7 +51,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run(USUAL, BROKEN[name])
 
 
@@ -63,7 +63,7 @@ BROKEN_PAIRS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_PAIRS)
-def test_broken_pairs(name):
+def test_broken_pairs_are_found(name):
     assert run(PAIRS, BROKEN_PAIRS[name])
 
 
@@ -84,7 +84,7 @@ BROKEN_ALONE = {
 
 
 @pytest.mark.parametrize("name", BROKEN_ALONE)
-def test_broken_alone(name):
+def test_broken_single_buffers_are_found(name):
     texts = BROKEN_ALONE[name]
     assert run(ALONE, *zip(texts[::2], texts[1::2], strict=True))
 

@@ -1,4 +1,4 @@
-"""AXI reader and writer, on the emitted Verilog."""
+"""Test the emitted Verilog of the AXI reader and writer."""
 
 import pytest
 
@@ -33,12 +33,12 @@ def writer(name: str) -> AxiWriter:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_reader_gives_every_beat(name):
+def test_reader_returns_every_beat(name):
     assert run_unit(reader(name), "axi_reader", CONFIGS[name], seed=1, options={"burst": BURST[name]}) == []
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_writer_writes_every_byte(name):
+def test_writer_writes_every_byte(name):
     assert run_unit(writer(name), "axi_writer", CONFIGS[name], seed=1, options={"burst": BURST[name]}) == []
 
 

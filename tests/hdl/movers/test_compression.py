@@ -1,4 +1,4 @@
-"""Inflate and deflate, on the emitted Verilog, against the golden core's."""
+"""Compare the emitted Verilog of inflate and deflate with the golden core."""
 
 import pytest
 
@@ -40,10 +40,10 @@ BROKEN = {
         *("end_0 <= {held ? 2'd2", "end_0 <= {held ? 2'd1"),
         *("end_1 <= {held ? 2'd2", "end_1 <= {held ? 2'd1"),
     ),
-    "units are used before they arrive": (Inflate, "((used <= 5'd8) | beats_valid)", "1'b1"),
+    "items are used before they arrive": (Inflate, "((used <= 5'd8) | beats_valid)", "1'b1"),
     "a part is sent a second time": (Inflate, "done <= there[1] ? 2'd0 : there;", ""),
     "a beat is taken without room for it": (Inflate, "takes = beats_valid & beats_ready", "takes = beats_valid"),
-    "too few units are no error": (Inflate, "few = counts &", "few = 1'h0 &"),
+    "too few items are no error": (Inflate, "few = counts &", "few = 1'h0 &"),
     "values overwrite the mask": (
         Deflate,
         "behind_masks_0 = {2'd0, filled} +",
@@ -53,7 +53,7 @@ BROKEN = {
     "a group ends after its second beat": (Deflate, "leaves) sent <=", "leaves) sent <= 2'h1 &"),
     "a beat leaves before the bus is ready": (Deflate, "leaves = beats_valid & beats_ready", "leaves = beats_valid"),
     "a strobe of the last beat is always set": (Deflate, "written_3 = groups_valid |", "written_3 = 1'h1 |"),
-    "units of the last beat do not count": (
+    "items of the last beat do not count": (
         Deflate,
         "units = {beats_before, filled}",
         "units = {beats_before, 3'd0}",
@@ -63,7 +63,7 @@ BROKEN = {
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("title", BROKEN)
-def test_broken_units_are_found(title):
+def test_broken_compression_is_found(title):
     build, *texts = BROKEN[title]
     more = {"count_bits": 23} if build is Inflate else {}
     bench = build.__name__.lower()
@@ -72,7 +72,7 @@ def test_broken_units_are_found(title):
 
 
 @pytest.mark.parametrize("build", [Inflate, Deflate])
-def test_a_mask_is_whole_units(build):
+def test_a_mask_that_is_not_whole_items_is_refused(build):
     more = {"count_bits": 23} if build is Inflate else {}
     with pytest.raises(ValueError, match="width must divide lanes \\* lanes = 16, not 32"):
         build(lanes=4, width=32, data_bits=128, **more)

@@ -1,4 +1,4 @@
-"""Layout: the contents of the stream buffer, compared with the golden core's."""
+"""Compare the contents of the stream buffer after layouts with the golden core."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_layouts(name, side):
 
 
 @pytest.mark.parametrize("name", ["usual", "usual, two groups"])
-def test_ends_of_fields(name):
+def test_largest_and_smallest_fields(name):
     config = CoreConfig.from_toml("", CONFIGS[name])
     block = layout(config, "b")
     assert run_unit(block, "layout", config, seed=5, options={"side": "b"}, test="ends_of_fields") == []
@@ -75,7 +75,7 @@ BROKEN = {
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     texts = BROKEN[name]
     assert run("usual", "b", *zip(texts[::2], texts[1::2], strict=True), effort=0.5)
 

@@ -1,4 +1,4 @@
-"""The unit `load`, on the emitted Verilog, against the golden core."""
+"""Compare the emitted Verilog of the unit `load` with the golden core."""
 
 import pytest
 
@@ -23,8 +23,8 @@ def test_load_is_golden(name):
     assert run_unit(Load(config=CONFIGS[name]), "load", CONFIGS[name], seed=1) == []
 
 
-def test_the_whole_buffer():
-    """More than 16,384 units, and more than 1,023 beats in a run."""
+def test_move_of_the_full_buffer():
+    """More than 16,384 items, and more than 1,023 beats in a run."""
     config = CoreConfig.from_toml("[core]\nbuffer = 32")
     assert run_unit(Load(config=config), "load", config, seed=1, test="whole_buffer") == []
 

@@ -1,4 +1,4 @@
-"""The unit `store`, on the emitted Verilog, against the golden core."""
+"""Compare the emitted Verilog of the unit `store` with the golden core."""
 
 import pytest
 
@@ -28,8 +28,8 @@ def test_store_is_golden(name):
     assert run_unit(Store(config=CONFIGS[name]), "store", CONFIGS[name], seed=1) == []
 
 
-def test_the_whole_buffer():
-    """More than 16,384 units, and more than 1,023 beats in a run."""
+def test_move_of_the_full_buffer():
+    """More than 16,384 items, and more than 1,023 beats in a run."""
     config = CoreConfig.from_toml("[core]\nbuffer = 32")
     assert run_unit(Store(config=config), "store", config, seed=1, test="whole_buffer") == []
 
@@ -39,7 +39,7 @@ def test_the_whole_buffer():
     ("right", "wrong"),
     [
         ("& ~(begins_segment & entry_waits)", ""),  # An entry is lost if it follows another one immediately.
-        ("(before_entry == 5'd0)", "1'd1"),  # An entry overtakes units that were requested earlier.
+        ("(before_entry == 5'd0)", "1'd1"),  # An entry overtakes items that were requested earlier.
         ("group_taken = comes &", "group_taken = comes | 1'h0 &"),  # A group overwrites one that has not left.
         (
             "((~group_held | group_leaves) & (~comes | descriptor_compressed))",

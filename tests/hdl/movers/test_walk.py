@@ -1,4 +1,4 @@
-"""Walk: its position, compared with nested loops."""
+"""Compare the positions of a walk with nested loops."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_walks(loops):
     assert run(loops) == []
 
 
-def test_one_bit_of_a_count():
+def test_each_bit_of_a_count():
     assert run_unit(Walk(loops=4), "walk", CoreConfig(), options={"loops": 4}, test="one_bit_of_a_count") == []
 
 
@@ -29,7 +29,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken(name):
+def test_broken_variants_are_found(name):
     assert run(4, BROKEN[name])
 
 

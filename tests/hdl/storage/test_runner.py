@@ -1,4 +1,4 @@
-"""Jobs run once: stored answers come first, interrupted runs continue, and exceptions are reported."""
+"""Test jobs: each runs once, interrupted runs continue, and exceptions are reported."""
 
 import io
 import json
@@ -34,13 +34,13 @@ def ran(monkeypatch):
 
 
 @WHERE
-def test_every_answer_is_given_and_stored(runner, tmp_path):
+def test_every_answer_is_returned_and_stored(runner, tmp_path):
     store = AnswerStore(tmp_path / "made")
     assert dict(runner.run([*JOBS, JOBS[0]], store)) == EXPECTED
     assert {path.stem: json.loads(path.read_text()) for path in store.folder.iterdir()} == EXPECTED
 
 
-def test_stored_answers_are_not_computed_again(ran, tmp_path):
+def test_stored_answers_are_not_recomputed(ran, tmp_path):
     store = AnswerStore(tmp_path)
     assert dict(ONE_PROCESS.run(JOBS[:2], store)) == {"3": 6, "4": 24}
     assert list(ONE_PROCESS.run(reversed(JOBS), store)) == [("4", 24), ("3", 6), ("5", 120)]
@@ -50,7 +50,7 @@ def test_stored_answers_are_not_computed_again(ran, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "null", "[]", '"six"'])
-def test_a_damaged_answer_is_computed_again(damage, ran, tmp_path):
+def test_damaged_answer_is_recomputed(damage, ran, tmp_path):
     store = AnswerStore(tmp_path, read=lambda document: document + 0)
     dict(ONE_PROCESS.run(JOBS, store))
     (tmp_path / "4.json").write_text(damage)
@@ -79,7 +79,7 @@ def test_dataclasses_are_stored(tmp_path):
 
 
 @WHERE
-def test_a_run_that_is_given_up_continues(runner, ran, tmp_path):
+def test_closed_run_continues(runner, ran, tmp_path):
     store = AnswerStore(tmp_path)
     answers = runner.run(JOBS, store)
     next(answers)
@@ -92,7 +92,7 @@ def test_a_run_that_is_given_up_continues(runner, ran, tmp_path):
     assert ran == [key for key in EXPECTED if key not in stored]
 
 
-def test_an_interrupt_ends_processes_and_keeps_what_is_answered(tmp_path):
+def test_interrupt_ends_processes_and_keeps_answers(tmp_path):
     """The interrupt comes as from Ctrl-C, while two processes wait."""
     store = AnswerStore(tmp_path)
     waiting = [Job(f"wait {n}", time.sleep, (600,)) for n in range(2)]
@@ -144,7 +144,7 @@ def test_a_cluster_that_does_not_answer(tmp_path, monkeypatch):
     assert dict(Runner(cluster="word").run([])) == {}, "no job, no cluster"
 
 
-def test_dask_is_not_installed(monkeypatch):
+def test_missing_dask(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ModuleNotFoundError, match="distributed"):  # the command line names the extra
         dict(Runner(cluster="tcp://127.0.0.1:9").run(JOBS))
@@ -162,7 +162,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_without_its_cluster(command, tmp_path, capsys):
+def test_command_with_an_unreachable_cluster(command, tmp_path, capsys):
     """The command prints one line and exits with status 2."""
     with pytest.raises(SystemExit) as stop:
         run([*command.split(), "-o", str(tmp_path / "out"), "--cluster", "nonsense://nowhere"])

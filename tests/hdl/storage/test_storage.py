@@ -1,4 +1,4 @@
-"""Files are complete or unchanged, and journals continue after a killed run."""
+"""Test that files are complete or unchanged, and that journals continue after a killed run."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tensordash_storage.journal import Journal
 from tensordash_storage.user_cache import usable_cache, user_cache
 
 
-def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):
+def test_failed_atomic_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "kept.json"
     atomic_write(path, "first")
 
@@ -32,7 +32,7 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("tail", ['{"n": 4', '{"n": 4}', '{"m": 4}\n', "\xff\n", "[]\n"])
-def test_a_journal_drops_what_follows_its_last_whole_entry(tmp_path, tail):
+def test_journal_drops_an_incomplete_last_entry(tmp_path, tail):
     path = tmp_path / "made" / "journal.jsonl"
 
     def journal():
@@ -48,7 +48,7 @@ def test_a_journal_drops_what_follows_its_last_whole_entry(tmp_path, tail):
     assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
 
 
-def test_code_digest_is_of_every_file_by_name_and_content(tmp_path):
+def test_code_digest_covers_names_and_contents_of_files(tmp_path):
     (tmp_path / "inner").mkdir()
     for name, text in {"a.py": "1", "b.py": "2", "inner/c.py": "3", "notes.txt": "4"}.items():
         (tmp_path / name).write_text(text)
@@ -72,18 +72,18 @@ class TestUserCache:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made" / "cache"))
         monkeypatch.setattr(user_cache_module, "_replaced", {})
 
-    def test_one_that_can_be_written(self, tmp_path):
+    def test_writable_cache(self, tmp_path):
         assert user_cache_module.usable_cache_home()
         assert usable_cache("synth") == user_cache("synth") == tmp_path / "made" / "cache" / "tensordash" / "synth"
         assert list((tmp_path / "made" / "cache").iterdir()) == []
 
-    def test_a_relative_path_is_none(self, monkeypatch, tmp_path):
+    def test_relative_cache_path_is_ignored(self, monkeypatch, tmp_path):
         monkeypatch.setenv("XDG_CACHE_HOME", "here")
         monkeypatch.setenv("HOME", str(tmp_path))
         assert usable_cache("synth") == tmp_path / ".cache" / "tensordash" / "synth"
 
     @pytest.mark.parametrize("home", ["XDG_CACHE_HOME", "HOME", "none"])
-    def test_one_that_cannot(self, home, monkeypatch, tmp_path):
+    def test_unwritable_cache(self, home, monkeypatch, tmp_path):
         (tmp_path / "file").write_text("")
         if home == "none":  # as for a user ID without an account
             monkeypatch.delenv("XDG_CACHE_HOME")
@@ -106,7 +106,7 @@ class TestUserCache:
             assert user_cache("data").is_relative_to(tmp_path / "file")
         shutil.rmtree(os.environ["XDG_CACHE_HOME"])
 
-    def test_the_temporary_one_goes_with_the_process(self, tmp_path):
+    def test_temporary_cache_is_removed_at_exit(self, tmp_path):
         (tmp_path / "file").write_text("")
         code = (
             "from tensordash_storage.user_cache import usable_cache as u; p = u('x'); p.mkdir(parents=True); print(p)"

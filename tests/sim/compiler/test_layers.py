@@ -1,4 +1,4 @@
-"""For layers of all kinds on every preset, golden core and Verilog give PyTorch's results."""
+"""Compare the golden core's and the Verilog's results for layers of all kinds with PyTorch."""
 
 from dataclasses import replace
 from math import prod
@@ -99,7 +99,7 @@ def test_random_layers(name):
 
 
 @pytest.mark.parametrize("name", ["core", pytest.param("core-wide", marks=pytest.mark.slow), "core-fp8"])
-def test_what_comes_first_comes_in_parts(name):
+def test_first_tile_is_loaded_in_parts(name):
     check(preset(name), random_works(name, range(200, 208 if name == "core" else 204)), first_parts=(2, 3, 5, 100))
 
 
@@ -142,7 +142,7 @@ def fused_works(config):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8", "core-bf16"])
-def test_what_is_fused(name):
+def test_fused_operations(name):
     check_both(name, fused_works(preset(name)))
 
 
@@ -180,7 +180,7 @@ def test_corners(name, operation):
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
-def test_masks_of_what_fills_up(operation):
+def test_masks_of_unused_positions(operation):
     """The program loads each result's mask once. Counts do not depend on the buffer's unused parts."""
     config, layer = preset("core-wide"), Layer(samples=2, channels=20, filters=21, size=(3, 9))
     rng, left = np.random.default_rng(0), set()
@@ -214,7 +214,7 @@ def test_masks_of_what_fills_up(operation):
         (Layer(samples=1, channels=2, filters=3, size=(1, 2), stride=(1, 4)), 1),
     ],
 )
-def test_what_fills_up_a_group_of_results_is_zero(layer, reached):
+def test_unused_positions_of_results_are_zero(layer, reached):
     """Positions after the last result are zero, even in phases of a strided gradient that have no result."""
     config, groups = preset("core"), -(-layer.size[1] // 4)
     values = {each: np.ones(layer.shape(each), np.float16) for each in OPERANDS["WxG"]}

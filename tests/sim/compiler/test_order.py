@@ -1,4 +1,4 @@
-"""Tokens order descriptors, and the search for races finds missing tokens."""
+"""Test that tokens order descriptors, and that the search for races finds missing tokens."""
 
 from random import Random
 from time import process_time
@@ -62,14 +62,14 @@ def test_a_missing_token_is_named():
         (("store", {"memory": 0, "address": 0}), ("store", {"memory": 0, "address": 9}), False),
     ],
 )
-def test_what_meets(first, second, meet):
+def test_descriptors_that_race(first, second, meet):
     program = Program()
     for operation, fields in (first, second):
         program.add(operation, **fields)
     assert bool(find_races(CONFIG, program.descriptors)) == meet
 
 
-def meets(one, other):
+def conflicts(one, other):
     """Return whether one footprint writes a place that the other reads or writes."""
     both = [(one.reads, other.writes), (one.writes, other.reads), (one.writes, other.writes)]
     if any(places & second.get(name, 0) for first, second in both for name, places in first.items()):
@@ -100,9 +100,9 @@ R, W = False, True
         (Footprint("store", memory=[(0, 64, R), (128, 192, W)]), Footprint("load", memory=[(100, 129, R)]), True),
     ],
 )
-def test_footprints_that_meet(first, second, meet):
+def test_conflicting_footprints(first, second, meet):
     """Footprints conflict, in either order, if one writes what the other reads or writes. Range ends are exclusive."""
-    assert meets(first, second) == meets(second, first) == meet
+    assert conflicts(first, second) == conflicts(second, first) == meet
     if any(is_written != (each.unit == "store") for each in (first, second) for *_, is_written in each.memory):
         return  # The search derives from the unit whether memory is written.
     for both in (first, second), (second, first):
@@ -132,14 +132,14 @@ def test_partial_sums_and_streams():
     assert find_races(CONFIG, add_tokens(CONFIG, program.descriptors)) == []
 
 
-def test_an_output_that_is_over_says_that_its_multiply_is():
+def test_token_of_an_output_implies_its_multiply():
     program = layouts_and_multiply("layout_a")
     program.add("layout_a", wait=["output"], **LAYOUT)
     assert find_races(CONFIG, program.descriptors) == []
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_footprints_are_what_golden_touches(seed):
+def test_footprint_of_a_layout_matches_golden(seed):
     """A layout's footprint contains exactly the groups that the golden model reads."""
     random = Random(seed)
     program = Program()
@@ -176,7 +176,7 @@ def test_footprints_are_what_golden_touches(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_footprints_of_a_multiply_are_what_golden_touches(seed):
+def test_footprint_of_a_multiply_matches_golden(seed):
     """A multiply's footprint contains exactly both sides' streams, the results, and their masks and biases."""
     random = Random(seed)
     fields = {
@@ -250,13 +250,13 @@ def test_hoisting_changes_no_bit():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_races_are_those_of_footprints(seed):
+def test_races_match_conflicting_footprints(seed):
     """Without tokens, all conflicting tasks of different units race. The search finds all of them."""
     bare = without_tokens(random_program(Random(seed), CONFIG).program.descriptors)[:-1]
     tasks = [(k, place) for k, bits in enumerate(bare) for place in footprints(CONFIG, bits)]
     pairs = [(one, other) for k, other in enumerate(tasks) for one in tasks[:k] if one[1].unit != other[1].unit]
     meeting = {
-        ((one, first.unit), (other, second.unit)) for (one, first), (other, second) in pairs if meets(first, second)
+        ((one, first.unit), (other, second.unit)) for (one, first), (other, second) in pairs if conflicts(first, second)
     }
     assert meeting
     assert {(race.first, race.second) for race in find_races(CONFIG, bare)} == meeting

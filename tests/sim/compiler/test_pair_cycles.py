@@ -1,4 +1,4 @@
-"""Cycles of layouts with pairs of groups equal a count that takes one group after the other."""
+"""Compare cycles of layouts with pairs of groups with a count of one group after the other."""
 
 from random import Random
 

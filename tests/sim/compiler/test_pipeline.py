@@ -1,4 +1,4 @@
-"""For complete operations, the golden core gives PyTorch's results, and programs have no races."""
+"""Compare the golden core's results for complete operations with PyTorch, and search their programs for races."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def run(config, layer, operation, rows, *, seed=0, fp32=False, turned=False, zer
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("operation", OPERANDS)
-def test_results_are_pytorch_s(name, operation):
+def test_results_match_pytorch(name, operation):
     for rows in OPERANDS[operation]:
         found, reference = run(CONFIG, LAYERS[name], operation, rows, fp32=rows == "W")
         assert found.dtype == reference.dtype
@@ -61,7 +61,7 @@ def test_results_are_pytorch_s(name, operation):
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("operation", OPERANDS)
-def test_turned_results_are_pytorch_s(name, operation):
+def test_transposed_results_match_pytorch(name, operation):
     """FP32 results may have positions in rows. Results out of order, as in a strided gradient, are an error."""
     rows = OPERANDS[operation][0]
     if operation == "WxG" and "stride" in name:
@@ -81,7 +81,7 @@ def test_other_cores(name):
             np.testing.assert_array_equal(*run(CONFIGS[name], layer, operation, rows))
 
 
-def test_what_does_not_fit():
+def test_layer_that_does_not_fit():
     small = CoreConfig.from_toml("", ["core.buffer=1", "core.stream_buffer=1"])
     layer = Layer(samples=1, channels=4, filters=4, size=(64, 64), kernel=(33, 33))
     with pytest.raises(ProgramError, match="AxW of Layer.*does not fit this core with any tiling"):

@@ -1,4 +1,4 @@
-"""Resident tensors are loaded at most once, stay at one address, and never overlap other data."""
+"""Test that resident tensors are loaded at most once, stay at one address, and never overlap other data."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -57,7 +57,7 @@ def test_gradients_share_operands():
     assert addresses["a1"] == addresses["g1"] != addresses["g2"]
 
 
-def test_resident_tensors_are_apart():
+def test_resident_tensors_do_not_overlap():
     """Resident tensors overlap neither each other nor a problem's tiles."""
     plans = plan_buffers(CONFIG, BACKWARD, has_schedule)
     for plan, each in zip(plans, BACKWARD, strict=True):
@@ -103,13 +103,13 @@ def test_resident_tensors_are_loaded_once_before_they_are_read():
         ({"A": "g2"}, "another size"),
     ],
 )
-def test_nothing_stays_that_is_not_shared(names: Mapping[str, str], why: str):
+def test_unshared_tensors_are_not_resident(names: Mapping[str, str], why: str):
     first, _, last = BACKWARD
     plans = plan_buffers(CONFIG, [first, NamedProblem(last.problem, {**last.names, **names})], has_schedule)
     assert plans == [BufferPlan(), BufferPlan()], why
 
 
-def test_what_does_not_fit_does_not_stay():
+def test_tensors_without_room_are_not_resident():
     """A tensor does not stay if other residents or a problem's schedule leave no room."""
     small = CoreConfig.from_toml("", ["core.buffer=16"])
     plans = plan_buffers(small, BACKWARD, has_schedule)
@@ -117,7 +117,7 @@ def test_what_does_not_fit_does_not_stay():
     assert plan_buffers(CONFIG, BACKWARD, lambda space: not space.resident) == [BufferPlan()] * len(BACKWARD)
 
 
-def test_fp32_and_grouped_tensors_do_not_stay():
+def test_fp32_and_grouped_tensors_are_not_resident():
     grouped = Layer(samples=4, channels=4, filters=4, size=(8, 8), products=2)
     for problem, name in (
         (Problem(layer=WIDE, operation="AxG", rows="G", fp32=True), "result"),

@@ -1,4 +1,4 @@
-"""A multiply finds its data at the scheduled places: nothing overwrites it before."""
+"""Test that nothing overwrites a multiply's data before it reads them."""
 
 from random import Random
 
@@ -31,7 +31,7 @@ class Places:
 
 
 @pytest.mark.parametrize("seed", range(4, 8))
-def test_operands_and_streams_stay_as_long_as_they_are_used(seed):
+def test_operands_and_streams_are_not_overwritten_before_use(seed):
     schedule = best_schedule(random_work(Random(seed), CONFIG, (2_000, 30_000)).space(CONFIG))
     buffer, streams = Places(), {side: Places() for side in SIDES}
     results: tuple[int, int] | None = None
@@ -55,7 +55,7 @@ def test_operands_and_streams_stay_as_long_as_they_are_used(seed):
     assert schedule.counts["stream_hits"] == sum(each.hits for each in streams.values())
 
 
-def test_a_schedule_is_a_value():
+def test_schedules_are_reproducible():
     """A repeated walk gives the same schedule. A walk that ends early gives the start of the schedule."""
     schedule = best_schedule(random_work(Random(2), CONFIG, (20_000, 30_000)).space(CONFIG))
     assert schedule_tiling(schedule.space, schedule.tiling) == schedule

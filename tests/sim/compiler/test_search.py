@@ -1,4 +1,4 @@
-"""The tiling that the search chooses fits the core everywhere, not only where the search examined it."""
+"""Test that the chosen tiling fits the core, and that the search estimates few tilings."""
 
 from dataclasses import replace
 from itertools import islice
@@ -73,7 +73,7 @@ def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
         search.best_schedule(space)
 
 
-def test_the_search_does_little_work(monkeypatch):
+def test_search_estimates_few_tilings(monkeypatch):
     """The search walks and estimates each tiling at most once, and estimates few."""
     walks: list[tuple[Tiling, int | None]] = []
     estimates: list[Tiling] = []

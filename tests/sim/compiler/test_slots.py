@@ -1,4 +1,4 @@
-"""Tensors in a part of the buffer never overlap, and none is lost."""
+"""Test that tensors in a part of the buffer never overlap, and that none is lost."""
 
 from copy import deepcopy
 from random import Random
@@ -10,7 +10,7 @@ from tensordash_sim.compiler.slots import Slots
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_tensors_that_stay_do_not_meet(seed: int) -> None:
+def test_placed_tensors_do_not_overlap(seed: int) -> None:
     """Compare with sets of places: a new tensor removes exactly the tensors that it overlaps."""
     random, slots = Random(seed), Slots(5, 24, "a part of the buffer")
     held: dict[int, range] = {}
@@ -29,7 +29,7 @@ def test_tensors_that_stay_do_not_meet(seed: int) -> None:
             assert slots.place(other, len(taken)) == (taken.start, False), f"{other} of {held} is gone"
 
 
-def test_a_tensor_may_fill_all_of_it() -> None:
+def test_tensor_may_fill_all_slots() -> None:
     slots = Slots(0, 7, "a part of the buffer")
     assert slots.place("whole", 7) == (0, True)
     assert slots.place("whole", 7) == (0, False)

@@ -71,7 +71,7 @@ def test_cycles_and_busy_units(name):
 @pytest.mark.parametrize(
     "name", ["core", *(pytest.param(each, marks=pytest.mark.slow) for each in ("core-wide", "core-fp8", "core-bf16"))]
 )
-def test_a_block_takes_what_it_is_thought_to(name):
+def test_block_cycles_match_the_verilog(name):
     """Streams have one word each, so that the output unit determines the cycles."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
@@ -138,7 +138,7 @@ def test_strided_layouts_hold_up_the_tile(name, zeros):
     assert cycles == pytest.approx(run.cycles, rel=0.05)
 
 
-def test_banks_that_are_written_late():
+def test_losses_from_bank_writes():
     """A write costs a tile that takes four steps per cycle at least a quarter of a cycle, and others nothing."""
     counts = np.array([200])
     assert losses_of(np.full((1, 200), 4, np.uint8), counts, 4)[0] == pytest.approx([0.27, 0.75, 0.79], abs=0.01)
@@ -169,7 +169,7 @@ def test_passes_wait_for_the_output_unit_and_for_writes():
     assert end(10, 0, 4, no_writes, [(106, 166, 0.5)]) == (160, 169)
 
 
-def test_a_sample_of_streams_stands_for_all():
+def test_sampled_streams_are_scaled_to_all():
     """With more streams than the limit, the sample's cycles are scaled to all."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
@@ -187,7 +187,7 @@ def test_a_sample_of_streams_stands_for_all():
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
-def test_what_comes_first_is_smaller(operation):
+def test_size_of_the_first_part(operation):
     """The first part's size does not change the number of multiplied steps. A smaller first part ends earlier."""
     layer = Layer(samples=16, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
     problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
@@ -222,7 +222,7 @@ def test_large_layers(operation):
     assert rough_cycles(first) == pytest.approx(rough_cycles(schedule), rel=0.15)
 
 
-def test_more_partial_sums_than_there_are():
+def test_too_many_partial_sums():
     problem = Problem(layer=Layer(samples=1, channels=8, filters=68, size=(1, 4)), operation="AxW", rows="A")
     space = IterationSpace(problem=problem, core=CoreConfig())
     sizes = {"row": (1, 1, 1), "column": (17,)}
@@ -232,7 +232,7 @@ def test_more_partial_sums_than_there_are():
         schedule_tiling(space, replace(tiling, chunk=(1,)))
 
 
-def test_masks_take_their_time():
+def test_masks_add_loads():
     """A mask as large as the gradient nearly doubles the loads in both estimates."""
     problem = Problem(
         layer=Layer(samples=2, channels=32, filters=32, size=(16, 16)), operation="WxG", rows="G", speedup=3.0

@@ -1,4 +1,4 @@
-"""Cycle counts equal the golden tile's counters, on random tiles and streams."""
+"""Compare cycle counts with the golden tile's counters, on random tiles and streams."""
 
 import numpy as np
 import pytest
@@ -27,12 +27,12 @@ def check_against_golden(seed: int, cases: int) -> None:
         )
 
 
-def test_counts_are_the_golden_tiles():
+def test_counts_match_the_golden_tile():
     check_against_golden(seed=20261121, cases=CASES)
 
 
 @pytest.mark.slow
-def test_counts_are_the_golden_tiles_ten_thousand_times():
+def test_counts_match_the_golden_tile_ten_thousand_times():
     check_against_golden(seed=1, cases=NIGHTLY_CASES)
 
 
@@ -50,7 +50,7 @@ def test_long_streams_of_every_preset(preset):
     assert counted.row_wait == tuple(advances.sum(axis=0) - 400)
 
 
-def test_many_streams_at_a_time_are_each_alone():
+def test_streams_of_one_call_are_independent():
     config = TileConfig(rows=3, sparsity="both", columns=2)
     rng = np.random.default_rng(6)
     a, b = rng.random((20, 2, 33, 4)) < 0.5, rng.random((20, 3, 33, 4)) < 0.5

@@ -1,4 +1,4 @@
-"""After steps are dropped, the others have every effectual position in its bank and take golden's cycles."""
+"""Test that dropped steps lose no effectual position, and compare cycles with golden."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def deal(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_streams_take_what_the_golden_schedule_takes(seed: int) -> None:
+def test_streams_take_the_cycles_of_golden(seed: int) -> None:
     rng = np.random.default_rng([20261127, seed])
     config = random_config(rng)
     config = TileConfig(
@@ -44,7 +44,7 @@ def test_streams_take_what_the_golden_schedule_takes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
-def test_steps_stay_in_their_banks_in_order(share: float) -> None:
+def test_steps_keep_their_banks_and_order(share: float) -> None:
     rng = np.random.default_rng(3)
     words = np.where(rng.random((7, 3, 101)) < share, rng.integers(1, 16, (7, 3, 101)), 0).astype(np.uint32)
     left, lengths = drop_empty_steps(words, depth=4)
@@ -58,7 +58,7 @@ def test_steps_stay_in_their_banks_in_order(share: float) -> None:
             assert not places[:, full.shape[1] :].any()
 
 
-def test_a_stream_without_zeros_takes_as_long_as_ever() -> None:
+def test_dense_stream_takes_the_same_cycles() -> None:
     mask = np.ones((4, 33, 4), np.bool_)
     assert count([mask], TileConfig(), drop_steps=True) == count([mask], TileConfig())
 
@@ -68,7 +68,7 @@ def test_an_empty_stream_takes_one_cycle() -> None:
     assert (counts.cycles, counts.steps, counts.effectual) == (1, 33, 0)
 
 
-def test_random_zeros_pass_four() -> None:
+def test_random_zeros_exceed_a_speedup_of_four() -> None:
     counts = random_counts(load_preset("recommended"), zeros=0.98, steps=128_000, length=128, drop_steps=True)
     assert 10.5 < counts.speedup < 11.5
 

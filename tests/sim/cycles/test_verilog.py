@@ -1,4 +1,4 @@
-"""Cycle counts equal the cycle counter of the emitted Verilog."""
+"""Compare cycle counts with the cycle counter of the emitted Verilog."""
 
 import numpy as np
 import pytest

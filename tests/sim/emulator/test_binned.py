@@ -1,4 +1,4 @@
-"""The emulator's binned sums equal the golden model's, bit by bit."""
+"""Compare the emulator's binned sums with the golden model bit by bit."""
 
 from random import Random
 

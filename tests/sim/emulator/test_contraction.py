@@ -1,4 +1,4 @@
-"""Complete operations give the golden core's memory, and fused sums follow the order of the core's streams."""
+"""Compare memory after complete operations with the golden core, and test the order of fused sums."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -224,7 +224,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
         ({"mask": MASK.astype(np.float16)}, "mask must be an array of fp16 bit patterns"),
     ],
 )
-def test_what_cannot_be(changed, message):
+def test_invalid_arguments(changed, message):
     arguments = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
     with pytest.raises((TypeError, ValueError), match=message):
         contract(**{**arguments, **changed})

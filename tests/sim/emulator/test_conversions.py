@@ -1,4 +1,4 @@
-"""The emulator's conversions equal the golden model's."""
+"""Compare the emulator's conversions with the golden model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Integer results equal the golden core's, for single sums and for scaled programs."""
+"""Compare integer results of single sums and scaled programs with the golden core."""
 
 import numpy as np
 import pytest

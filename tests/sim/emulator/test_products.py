@@ -1,4 +1,4 @@
-"""The emulator's matrix products equal the golden model's, bit by bit."""
+"""Compare the emulator's matrix products with the golden model bit by bit."""
 
 import numpy as np
 import pytest
@@ -135,7 +135,7 @@ def test_ties():
 @pytest.mark.parametrize("rounding", ["zero", "nearest"])
 @pytest.mark.parametrize("fraction_bits", [8, 24, 25, 40, 64])
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
-def test_ends_of_fused_sums(sparsity, fraction_bits, rounding):
+def test_fused_sums_near_the_limits(sparsity, fraction_bits, rounding):
     """Test sums of either sign near the least subnormal and its half, and sums of more than 64 bits near a tie."""
     config = TileConfig(
         format="bf16", accumulator={"fused": fraction_bits, "rounding": rounding}, sparsity=sparsity, rows=2, columns=2
@@ -204,7 +204,7 @@ def test_wrong_operands(columns, rows, config, message):
 
 
 @pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
-def test_numbers_that_are_added(name):
+def test_added_numbers(name):
     """Addends have all magnitudes. Some nearly cancel a sum that fills its accumulator."""
     config, rng = TileConfig(format=name), np.random.default_rng(0)
     fmt = config.a_format
@@ -219,7 +219,7 @@ def test_numbers_that_are_added(name):
 
 
 @pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
-def test_the_least_number_decides_a_tie(name):
+def test_smallest_addend_decides_a_tie(name):
     """The sum is halfway between two FP32 numbers without its smallest number."""
     config = TileConfig(format=name)
     halfway = encode(np.array([[1.0, 2.0**-12], [-1.0, -(2.0**-12)]]), config.a_format)

@@ -1,4 +1,4 @@
-"""Random bits of stochastic rounding are equal in golden and compiled code, and streams are independent.
+"""Test that golden and compiled random bits are equal, and that streams are independent.
 
 A stream is a series of 16-bit draws. `AXES` lists functions whose streams must be independent. The checks must also
 find columns that share a stream, and xorshift32 with seeds that differ by a constant.
@@ -102,7 +102,7 @@ def worst_chi_square(streams: list[Draws]) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_compiled_draws_are_the_golden_ones(seed):
+def test_compiled_draws_match_golden(seed):
     for first, columns in ((0, 16), (2**28 - 2, 5), (12345, 1)):
         expected = [random_bits(seed, first + k, columns) for k in range(4)]
         assert draws(seed, 4, columns, first).tolist() == expected
@@ -139,7 +139,7 @@ def test_the_checks_find_xorshift():
     assert worst_chi_square(streams) > CHI_SQUARE
 
 
-def test_no_two_streams_share_a_beat():
+def test_beats_are_unique():
     """Over seeds, beats and blocks of columns, no 64 bits repeat: no stream is a shifted copy of another."""
     seeds = np.concatenate([np.arange(500), MAX_SEED - np.arange(500)]).astype(np.uint32)
     words = np.stack([draws(int(seed), 200, columns=8) for seed in seeds]).view("<u8").reshape(-1)
@@ -180,7 +180,7 @@ def worst_flip(rounds: int, side: int) -> float:
 
 
 @pytest.mark.parametrize("side", [1 << 6, pytest.param(1 << 10, marks=pytest.mark.slow)])
-def test_rounds_have_a_margin(side):
+def test_fewer_rounds_still_diffuse(side):
     """Without the last three rounds, a flipped bit still shows in no bit of the result. 11 rounds are too few."""
     assert len(ROUND_KEYS) == 18
     assert worst_flip(15, side) < 5.5  # for 4096 normal numbers, exceeded with a probability of 2e-4

@@ -32,13 +32,13 @@ def draw_operands(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarr
     return operands
 
 
-def by_hand(
+def reference_results(
     layer: Layer, operation: str, values: dict[str, np.ndarray], kinds: dict[str, str], filled: int
 ) -> np.ndarray:
-    """Compute each result from its two vectors, which `meet` lists as pairs."""
+    """Compute each result from its two vectors, which `list_pairs` lists as pairs."""
     out = np.zeros(layer.whole_shape({"AxW": "G", "WxG": "A", "AxG": "W"}[operation]))
     for index in np.ndindex(out.shape):
-        pairs = list(meet(layer, operation, values, index, filled))
+        pairs = list(list_pairs(layer, operation, values, index, filled))
         sides = []
         for which, name in enumerate(OPERANDS[operation]):
             vector = np.array([pair[which] for pair in pairs])
@@ -50,7 +50,7 @@ def by_hand(
     return out
 
 
-def meet(layer, operation, values, index, filled):
+def list_pairs(layer, operation, values, index, filled):
     """Yield pairs in the order of a stream, with zeros where channels or filters are padded."""
     lead, index = (index[:1], index[1:]) if layer.products > 1 else ((), index)
     first, second = (values[name][lead] if lead else values[name] for name in OPERANDS[operation])
@@ -96,23 +96,23 @@ def meet(layer, operation, values, index, filled):
 @pytest.mark.parametrize("operation", OPERANDS)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("which", [0, 1])
-def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
+def test_results_match_explicit_vectors(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
     values = draw_operands(layer, operation, seed=which)
     # Exact sums are rounded once, and their products with the tensors' scales once more.
     results = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
-    expected = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
+    expected = reference_results(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
     # The reference adds in float64, whose error after cancellation depends on the machine.
     np.testing.assert_allclose(results, expected, rtol=3e-7, atol=1e-13 * np.abs(expected).max())
     # Fused sums are wide enough for these numbers.
     results = contract_scaled(WIDE, layer, operation, rows, values)
     kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
-    expected = by_hand(layer, operation, values, kinds, WIDE.lanes)
+    expected = reference_results(layer, operation, values, kinds, WIDE.lanes)
     np.testing.assert_allclose(results, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
 
 
-def test_a_block_that_is_not_finite_makes_its_results_nan():
+def test_non_finite_block_gives_nan():
     layer = LAYERS["matrix"]
     for tile in (NVFP4, WIDE):
         for rows in ("A", "W"):
@@ -126,7 +126,7 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
 
 
 @pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
-def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
+def test_stochastic_rounding_is_unbiased(element, scale):
     """Over 4 million numbers, the mean error is far below rounding to nearest's."""
     fmt, kind = FORMATS[element], SCALES[scale]
     assert isinstance(fmt, FloatFormat)
@@ -154,7 +154,7 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     assert np.abs(nearest - values[0])[within].max() > 20 * errors.max()
 
 
-def test_random_bits_decide_between_neighbours_alone():
+def test_stochastic_rounding_returns_neighbours():
     """Random bits of zero round toward zero. All ones round away from zero unless the value is exact."""
     fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
@@ -168,7 +168,7 @@ def test_random_bits_decide_between_neighbours_alone():
     assert table[up].tolist() == [4.0, 0.5, -0.5, 2.0, -2.0, 4.0, 0.0, 0.0, 0.0]
 
 
-def test_gradients_alone_are_rounded_stochastically():
+def test_only_gradients_are_rounded_stochastically():
     layer = LAYERS["convolution"]
     values = draw_operands(layer, "AxW", seed=7)
     np.testing.assert_array_equal(
@@ -203,7 +203,7 @@ def test_bad_input_is_refused(change, message):
     assert message in str(error.value)
 
 
-def test_each_function_takes_its_own_tiles():
+def test_functions_refuse_other_tiles():
     layer = LAYERS["matrix"]
     with pytest.raises(TypeError, match="tile must be a TileConfig with scales"):
         contract_scaled(TileConfig(), layer, "AxW", "A", draw_operands(layer, "AxW", 0))

@@ -1,4 +1,4 @@
-"""Stochastic rounding uses the golden core's random bits and has no bias."""
+"""Test that stochastic rounding uses the golden core's random bits and has no bias."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,7 @@ def every_value(name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ELEMENTS)
-def test_every_value_and_what_lies_between(name: str) -> None:
+def test_values_and_midpoints_are_rounded(name: str) -> None:
     values, element = every_value(name), ELEMENTS[name]
     assert values[-1] == element.largest
     assert np.array_equal(rounded(values, element), values)
@@ -83,7 +83,7 @@ def test_nvfp4_has_two_levels() -> None:
     assert not found[:, 2:].any()
 
 
-def test_blocks_run_along_their_axis_and_the_last_may_be_short() -> None:
+def test_blocks_run_along_their_axis() -> None:
     values = np.full((34, 2), 0.1)
     values[0, 0] = values[33, 1] = 6.0  # In the first block of one column, and in the short block of the other.
     nonzero = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
@@ -92,12 +92,12 @@ def test_blocks_run_along_their_axis_and_the_last_may_be_short() -> None:
 
 
 @pytest.mark.parametrize("fmt", BLOCK_FORMATS)
-def test_nothing_comes_of_nothing(fmt: str) -> None:
+def test_zeros_stay_zeros(fmt: str) -> None:
     assert not quantise(np.zeros((3, 40), np.float32), BLOCK_FORMATS[fmt], axis=1).any()
 
 
 @pytest.mark.parametrize("fmt", ["int8", "fp8_e4m3", "fp8_e5m2"])
-def test_formats_of_a_tile_have_the_zeros_that_it_sees(fmt: str) -> None:
+def test_zeros_match_the_formats_of_tiles(fmt: str) -> None:
     for record in list(Trace.open(example_trace()).records)[:4]:
         for name in record.operands:
             values = recorded_values(record, name)
@@ -105,7 +105,7 @@ def test_formats_of_a_tile_have_the_zeros_that_it_sees(fmt: str) -> None:
             assert np.array_equal(found != 0, non_zeros(quantized(values, FORMATS[fmt]), FORMATS[fmt]))
 
 
-def test_a_hadamard_transform_leaves_products() -> None:
+def test_hadamard_transform_preserves_products() -> None:
     rng = np.random.default_rng(0)
     left, right = rng.integers(-8, 8, (3, 40)).astype(float), rng.integers(-8, 8, (40, 5)).astype(float)
     mixed = hadamard(left, 16, axis=1, seed=3), hadamard(right, 16, axis=0, seed=3)

@@ -52,7 +52,7 @@ def test_every_kind_is_written(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "again" / f"{name}.svg").read_bytes() == drawn
 
 
-def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
+def test_speedup_of_a_network_matches_simulate(tmp_path: Path) -> None:
     figure = evaluate_figure("fig8", TINY, tmp_path)
     trace = Trace.open(example_trace())
     results = Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)
@@ -71,7 +71,7 @@ def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
     assert ratios["chip, with idle tiles"] == pytest.approx(expected["energy_ratio"])
 
 
-def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) -> None:
+def test_recommended_tile_has_the_same_operands(tmp_path: Path) -> None:
     figure = evaluate_figure("recommended", TINY, tmp_path)
     trace = Trace.open(example_trace())
     for preset in ("paper", "recommended", "recommended-2x8"):
@@ -86,7 +86,7 @@ def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) 
         assert note.startswith(f"`{preset}` is as fast or faster on 1 of 1 networks: digits +")
 
 
-def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
+def test_system_speedup_matches_simulate(tmp_path: Path) -> None:
     figure = evaluate_figure("system", TINY, tmp_path)
     trace = Trace.open(example_trace())
     found: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
     assert f"digits {found['unpadded_speedup']:.2f}." in figure.notes[3]
 
 
-def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
+def test_system_page_matches_the_evaluation() -> None:
     tables = section_of("system").split("| speedup, ")[1:]
     means: dict[str, dict[str, float]] = {}
     for table in tables:
@@ -159,19 +159,19 @@ def test_the_page_has_every_figure() -> None:
     assert [line.split("|")[1].strip() for line in networks if line] == list(MODELS)
 
 
-def test_table3_is_the_page_s(tmp_path: Path) -> None:
+def test_table3_matches_the_page(tmp_path: Path) -> None:
     assert section(evaluate_figure("table3", SMALL, tmp_path)).rstrip("\n") == section_of("table3").rstrip("\n")
 
 
 @pytest.mark.slow
-def test_fig15_is_the_page_s(tmp_path: Path) -> None:
+def test_fig15_matches_the_page(tmp_path: Path) -> None:
     # Random numbers and energies in floating point: compare every printed digit.
     made = section(evaluate_figure("fig15", SMALL, tmp_path))
     assert made.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
 
 
 @pytest.mark.slow
-def test_a_network_of_the_page_comes_out_again(tmp_path: Path) -> None:
+def test_speedup_of_a_network_on_the_page_is_reproducible(tmp_path: Path) -> None:
     # This network uses synthetic data; PyTorch's sums may differ between machines.
     trace_model("snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace"))
     figure = evaluate_figure("fig8", Settings(traces=tmp_path), tmp_path)
@@ -185,7 +185,7 @@ def test_the_makefile_records_every_network() -> None:
     assert sorted(line.split()[2:]) == sorted(MODELS)
 
 
-def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
+def test_networks_of_another_scale_are_excluded(tmp_path: Path) -> None:
     for model in ("ncf", "snli"):
         trace_model(model, "--scale", "tiny", "-o", str(tmp_path / f"{model}.trace"))
     (tmp_path / "snli.trace").rename(tmp_path / "bert.trace")
@@ -197,7 +197,7 @@ def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
     assert any("stands in" in note for note in evaluate_figure("fig8", TINY, tmp_path).notes)
 
 
-def test_deeper_is_faster_and_taller_is_slower(tmp_path: Path) -> None:
+def test_speedup_by_depth_and_rows_is_monotonic(tmp_path: Path) -> None:
     depths = evaluate_figure("fig12", TINY, tmp_path)
     speedups = [value(depths, metric="speedup by depth", series="mean", x=depth) for depth in (2, 3, 4, 5)]
     assert speedups == sorted(speedups)
@@ -222,7 +222,7 @@ def result(zeros: float) -> dict[str, Any]:
     return {"padding_share": 0.0, "ideal_speedup": 1 / (1 - zeros), **cycles, **busy, **both}
 
 
-def test_energy_of_netlists_is_that_at_the_zeros() -> None:
+def test_energy_is_interpolated_at_the_share_of_zeros() -> None:
     synthesis = {"power": POWER, "power_reason": None}
     chip = ChipConfig()
     added = energies([result(0.25)], synthesis)
@@ -238,7 +238,7 @@ def test_energy_of_netlists_is_that_at_the_zeros() -> None:
     assert energies([result(0.9)], synthesis)["baseline"]["core"] == pytest.approx(microseconds * chip.tiles * 0.9)
 
 
-def test_energy_of_tiles_that_wait() -> None:
+def test_energy_of_waiting_tiles() -> None:
     """256 tiles at 500 MHz are busy for 900 and 400 cycles, and then wait until cycles 1200 and 900."""
     idle = {"watts": {"total": {"tensordash": 0.2, "baseline": 0.1}}}
     synthesis = {"power": POWER, "power_reason": None, "idle": idle}
@@ -278,7 +278,7 @@ def test_energy_by_component_is_relative_to_the_baseline() -> None:
     assert f"DRAM {1 / (logic + 3):.0%} and {1 / (logic + 3):.0%}, SRAM {2 / (logic + 3):.0%}" in note
 
 
-def test_masked_outputs_by_hand() -> None:
+def test_masked_outputs_of_a_small_example() -> None:
     geometry = MatrixProduct(batch=1, samples=8, in_features=10, out_features=6).to_json()
     tile = TileConfig().to_mapping()
     dense = masked_outputs(geometry, tile, 0.0, 1, 0)
@@ -296,18 +296,18 @@ def test_fusing_only_saves() -> None:
         assert 0 <= each.fused < each.alone
 
 
-def test_all_claims_are_of_the_paper() -> None:
+def test_additional_experiments_are_marked() -> None:
     # These experiments have no value in the paper.
     for name in ("roworder", "gpt"):
         assert EXPERIMENTS[name].source.startswith("not in the paper")
 
 
-def test_points_keep_what_else_belongs_to_them() -> None:
+def test_points_keep_additional_fields() -> None:
     point = Point(metric="speedup", series="tile", x=1, ours=2.0, more={"spread": 0.1})
     assert point.to_json() == {"metric": "speedup", "series": "tile", "x": 1, "paper": None, "ours": 2.0, "spread": 0.1}
 
 
-def test_the_page_of_systems_has_the_plans_of_the_evaluation() -> None:
+def test_system_page_matches_the_plans() -> None:
     """The page has the steps' speedups in published shapes, without measures and with all."""
     table = section_of("system").split("| speedup |")[1].split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[2:]]
@@ -321,7 +321,7 @@ def test_the_page_of_systems_has_the_plans_of_the_evaluation() -> None:
         assert (alone, planned) == found[f"{workload}, {gbps} GB/s"]
 
 
-def test_what_is_not_made_stays_on_the_page() -> None:
+def test_other_sections_of_the_page_are_kept() -> None:
     assert page([], NAMES, PAGE) == PAGE
     point = Point(metric="speedup", series="tile", x=0.5, ours=2.0)
     new = Figure(name="fig8", title="New", source="-", kind="line", x_label="", y_label="", points=[point])

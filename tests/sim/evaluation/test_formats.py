@@ -1,4 +1,4 @@
-"""Zeros from formats, and 2:4 sparsity: jobs match cases computed by hand, figures match other simulations."""
+"""Compare zeros from formats and 2:4 sparsity with cases computed by hand and with other simulations."""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def test_a_transform_fills_each_block(tmp_path: Path) -> None:
     assert np.array_equal(mask[0], np.kron(np.eye(2), np.ones((32, 32))).astype(bool))
 
 
-def test_positions_of_a_convolution_are_a_block() -> None:
+def test_blocks_of_a_convolution_run_along_positions() -> None:
     layer = convolution(channels=(2, 2), size=(4, 8), kernel=(1, 1))  # fmt: skip
     g = np.full((1, 2, 4, 8), 0.1)
     g[0, 0, 0, 0] = 6.0
@@ -109,7 +109,7 @@ def test_quantised_digits(tmp_path: Path) -> None:
                 assert float(cells[columns.index("digits")]) == pytest.approx(found, abs=0.00051)
 
 
-def test_recordings_with_values_are_found(tmp_path: Path) -> None:
+def test_recordings_with_values_are_listed_separately(tmp_path: Path) -> None:
     command = "trace --model gpt --scale tiny --set sparsity=0 --set activation=relu --layer blocks.0.* --values -o"
     with pytest.raises(SystemExit) as exit_info:
         run([*command.split(), str(tmp_path / "values" / "gpt-relu.trace")])
@@ -133,7 +133,7 @@ def test_recordings_with_values_are_found(tmp_path: Path) -> None:
         _ = Settings(scale="tiny", traces=tmp_path).with_values
 
 
-def test_half_of_the_weights() -> None:
+def test_pruning_patterns() -> None:
     w = np.array([[[1.0, 2.0, 3.0, 4.0, 10.0, 20.0, 30.0, 40.0]] * 8])
     layer = MatrixProduct(batch=1, samples=1, in_features=8, out_features=8)
     assert pruned_weights(w, layer, "2:4")[0, 0].tolist() == [False, False, True, True] * 2

@@ -1,4 +1,4 @@
-"""A job's key covers everything that the answer depends on. Every process gives the same answers."""
+"""Test that a job's key covers everything that the answer depends on."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tensordash_storage.jobs import Runner
 SETTINGS = Settings(scale="tiny")
 
 
-def test_a_key_is_of_parameters_trace_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_depends_on_parameters_trace_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
     network = next(iter(SETTINGS.networks))
     job = SETTINGS.network_job(network, load_preset("paper"))
     moved = SimulationJob(job.kind, job.parameters, {"path": "elsewhere"})
@@ -40,6 +40,6 @@ def test_samples_differ_by_seed() -> None:
 
 
 @pytest.mark.slow
-def test_processes_give_the_same(tmp_path: Path) -> None:
+def test_answers_are_independent_of_the_number_of_processes(tmp_path: Path) -> None:
     one, two = (list(evaluate(["fig15"], SETTINGS, tmp_path / str(n), Runner(n))) for n in (1, 2))
     assert one == two

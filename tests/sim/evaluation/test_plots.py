@@ -1,4 +1,4 @@
-"""All plots share a style: the report's colours, distinct series, integer ticks for integers."""
+"""Test the style of plots: the report's colours, distinct series, integer ticks for integers."""
 
 import re
 import runpy
@@ -46,7 +46,7 @@ def figure(kind: str, places: dict[str, tuple]) -> Figure:
     return Figure(name="some", kind=kind, points=points, **LABELS)
 
 
-def test_colors_are_the_report_s() -> None:
+def test_colors_match_the_report() -> None:
     css = (ROOT / "sim/tensordash_sim/report/assets/report.css").read_text()
     light = css.split("@media")[0]
     for index, color in enumerate(plots.COLORS):
@@ -72,14 +72,14 @@ def test_lines(drawn: list, tmp_path: Path) -> None:
         assert axes.get_ylim()[0] == 0
 
 
-def test_many_whole_numbers_have_no_halves(drawn: list, tmp_path: Path) -> None:
+def test_ticks_of_integers_are_integers(drawn: list, tmp_path: Path) -> None:
     draw.draw(figure("line", {"speedup": tuple(range(40, 75))}), [tmp_path / "some.png"])
     ticks = drawn[0].axes[0].get_xticks()
     assert len(ticks) <= plots.MAX_TICKS + 1
     assert np.array_equal(ticks, np.round(ticks))
 
 
-def test_the_same_bytes_whatever_was_set_before(tmp_path: Path) -> None:
+def test_plots_are_independent_of_rc_settings(tmp_path: Path) -> None:
     import matplotlib
 
     draw.draw(figure("bar", {"speedup": ("one", "two")}), [tmp_path / "a.svg"])

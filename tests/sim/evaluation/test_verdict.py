@@ -1,4 +1,4 @@
-"""A recorded step's figures are those of `simulate`."""
+"""Compare the figures of a recorded step with `simulate`."""
 
 from importlib import import_module
 from pathlib import Path
@@ -38,7 +38,7 @@ def figures() -> dict[str, Figure]:
         ("all of them", {"join_samples": "faster", "side": "faster", "row_order": "density"}),
     ],
 )
-def test_it_is_what_simulate_counts(
+def test_figures_match_simulate(
     figures: dict[str, Figure], tmp_path: Path, measure: str, settings: dict[str, Any]
 ) -> None:
     trace = Trace.open(example_trace())
@@ -67,7 +67,7 @@ def test_it_is_what_simulate_counts(
     assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
 
 
-def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -> None:
+def test_plan_uses_the_cycles_of_simulate(figures: dict[str, Figure], tmp_path: Path) -> None:
     """Plan the first and the last row of a bandwidth again."""
     trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
     (step,) = trace.steps
@@ -129,19 +129,19 @@ def test_limits_of_all_layers_are_weighted_by_cycles(two_results: list[dict[str,
     assert shares == pytest.approx({"effectual": (5 + 3) / 40, "waits": 0.5, "memory": 12 / 40})
 
 
-def test_memory_limits_an_operation_that_takes_longer_than_on_chip(two_results: list[dict[str, Any]]) -> None:
+def test_memory_bound_operations(two_results: list[dict[str, Any]]) -> None:
     note, _ = report._measures({"as recorded": two_results}, ChipConfig(), "").notes
     assert "it limits 1 of 2 operations" in note
 
 
-def test_points_of_the_roofline_have_own_cycles(two_results: list[dict[str, Any]]) -> None:
+def test_points_of_the_roofline_use_their_own_cycles(two_results: list[dict[str, Any]]) -> None:
     points = report._roofline(two_results, load_preset("paper"), ChipConfig(), "").points
     assert [(point.x, point.ours) for point in points if point.series == "AxW"] == [(2.0, 10.0), (3.0, 10.0)]
     roof = {point.x: point.ours for point in points if point.series != "AxW"}
     assert roof == pytest.approx({0.0: 0.0, 3.0: 3 * 51.2})
 
 
-def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, Any]]) -> None:
+def test_verdict_is_printed_first(two_results: list[dict[str, Any]]) -> None:
     """TensorDash takes 40 cycles, dense 100. Slots are busy for 8 of 40, wait 20 for rows and 12 for memory."""
     found = summary(two_results, SYNTHESIS, ChipConfig(), "a step").notes
     assert found[0].startswith("Speed: 150% faster than the dense baseline (2.50x) with DRAM of 25.6 GB/s; ")
@@ -155,7 +155,7 @@ def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, 
     assert len(found) == 4
 
 
-def test_slower_and_more_energy_are_said(two_results: list[dict[str, Any]]) -> None:
+def test_notes_on_slower_steps_and_more_energy(two_results: list[dict[str, Any]]) -> None:
     changed = {"dense_cycles": 36, "cycles": 40, "utilisation": 0.05, "layer": "depthwise", "dense_busy": 1}
     changed |= {"dense_energy": two_results[0]["energy"]}
     slow = [each | changed for each in two_results]
@@ -175,11 +175,11 @@ def test_every_cause_is_explained(two_results: list[dict[str, Any]]) -> None:
     assert set(simulate_operation(record.geometry, record.operation, masks, machine).to_json()["idle"]) == set(CAUSES)
 
 
-def test_cost_has_what_was_synthesized(figures: dict[str, Figure]) -> None:
+def test_cost_matches_the_synthesis(figures: dict[str, Figure]) -> None:
     assert {point.metric: point.ours for point in figures["cost"].points} == {"area": 1.17, "clock": 0.98}
     assert "0123456789ab" in figures["cost"].notes[0]
 
 
-def test_no_such_step() -> None:
+def test_unknown_step() -> None:
     with pytest.raises(ValueError, match="step must be one of 0, not 7"):
         verdict(Trace.open(example_trace()), TileConfig(), step=7)

@@ -1,4 +1,4 @@
-"""The golden quantiser gives the results of `quantise_blocks`, which is separate code, and of cases by hand."""
+"""Compare the golden quantiser with `quantise_blocks`, which is separate code, and with cases by hand."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def draw_blocks(seed: int, blocks: int) -> np.ndarray:
 
 @pytest.mark.parametrize("scale_rounding", ["floor", "up"])
 @pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1"])
-def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
+def test_blocks_match_quantise_blocks(name, scale_rounding):
     blocks = draw_blocks(4, 300)
     random = np.random.default_rng(5).integers(0, 1 << 16, blocks.shape, dtype=np.uint16)
     ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
@@ -65,7 +65,7 @@ def test_scales_that_are_rounded_up():
     assert quantised_block([largest] + 31 * [0], fmt, scale_rounding="up")[1] == 127 + 120
 
 
-def test_beats_enter_where_others_leave():
+def test_beats_enter_while_others_leave():
     """If the consumer is always ready, a beat leaves in every cycle after the first block."""
     quantiser = BlockQuantiser(float_format("fp4_e2m1"), lanes=8)
     seen = [quantiser.cycle(True, 8 * [ONE], True) for _ in range(13)]

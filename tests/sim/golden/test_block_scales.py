@@ -44,7 +44,7 @@ def dequantise(quantised: Scaled, name: str, block: int, scale) -> np.ndarray:
 
 
 @pytest.mark.parametrize("known", KNOWN)
-def test_mx_is_what_the_other_writing_of_it_says(known):
+def test_mx_blocks_match_value_level_quantisation(known):
     values = draw_values(1)
     quantised = quantise_blocks(values, float_format(KNOWN[known]), E8M0)
     np.testing.assert_array_equal(
@@ -61,7 +61,7 @@ def test_scales_rounded_up_are_the_largest_that_fit(known):
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_what_the_rounding_of_scales_costs(name):
+def test_cost_of_rounding_scales_matches_the_page(name):
     """The page's row has the share of saturated elements and the error."""
     values = np.random.default_rng(0).standard_normal((1 << 15, 32)).astype(np.float32)
     top, saturated, errors = to_float(float_format(name).largest, float_format(name)), [], []
@@ -74,7 +74,7 @@ def test_what_the_rounding_of_scales_costs(name):
     assert row in (Path(__file__).parents[3] / "docs" / "numerics.md").read_text(encoding="utf-8")
 
 
-def test_nvfp4_is_what_the_other_writing_of_it_says():
+def test_nvfp4_blocks_match_value_level_quantisation():
     values = draw_values(2)
     quantised = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     np.testing.assert_allclose(
@@ -109,7 +109,7 @@ def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
     assert not quantised.bits[np.repeat(quantised.scales, 16, axis=1) == 0].any()
 
 
-def test_the_ends_of_fp32():
+def test_smallest_and_largest_fp32_numbers():
     """Quantise the least subnormal and the largest number, alone and together."""
     least, top = np.float32(2.0**-149), np.finfo(np.float32).max
     blocks = np.zeros((3, 32), np.float32)
@@ -121,7 +121,7 @@ def test_the_ends_of_fp32():
 
 @pytest.mark.parametrize("scale", [E8M0, E4M3], ids=lambda scale: scale.name)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_infinities_and_nan_spoil_their_block_alone(scale, bad):
+def test_infinities_and_nan_affect_only_their_block(scale, bad):
     values = draw_values(5, rows=2, length=64)[1:]
     values[0, 3] = bad
     quantised = quantise_blocks(values, float_format("fp4_e2m1"), scale)
@@ -138,7 +138,7 @@ def test_zeros():
         assert not (quantised.bits & ((1 << (float_format(name).width - 1)) - 1)).any()
 
 
-def test_steps():
+def test_scaled_steps():
     config = TileConfig(format="fp4_e2m1", scale="e4m3", lanes=8, depth=2, connectivity="auto")
     quantised = Scaled(np.arange(40, dtype=np.uint8) % 16, np.array([1, 2, 3], np.uint8))
     steps = scaled_steps(quantised, config)

@@ -57,7 +57,7 @@ def test_product_widths(a, b, bits):
 
 
 @every_exact
-def test_bits_are_the_correctly_rounded_sum_however_it_is_split(a, b, operands, rng):
+def test_results_are_correctly_rounded_for_any_split(a, b, operands, rng):
     config = TileConfig(format={"a": a, "b": b}, initial=True, rows=1, columns=1)
     accumulator = make_accumulator(config)
     for _ in range(150):
@@ -91,7 +91,7 @@ def test_every_product_of_two_bytes(name):
             assert accumulator.result_bits() == dot_exact([a], [b], fmt)
 
 
-def test_only_its_own_kind_of_accumulator():
+def test_accumulators_refuse_other_kinds():
     assert isinstance(make_accumulator(TileConfig(format="int8", headroom_bits=0)), IntegerAccumulator)
     with pytest.raises(ValueError, match="accumulator must be exact, not volta"):
         ExactAccumulator(TileConfig(accumulator="volta"))
@@ -108,7 +108,7 @@ def test_a_small_term_survives_a_large_one_that_cancels():
     assert accumulator.result_bits() == np.float32(2.0**-48).view(np.uint32)
 
 
-def test_first_starts_from_zero_and_forgets_special_values():
+def test_first_clears_the_sum_and_special_values():
     accumulator = ExactAccumulator(TileConfig())
     accumulator.accumulate([(0x7E00, ONE), (0x7C00, ONE)], first=True)
     assert accumulator.result_bits() == 0x7FC00000
@@ -138,7 +138,7 @@ def test_overflow_wraps_at_the_range(headroom, sign):
     assert overflows >= 1
 
 
-def test_the_range_is_that_of_twos_complement():
+def test_range_of_twos_complement():
     accumulator = ExactAccumulator(TileConfig(headroom_bits=0))
     accumulator.accumulate([], first=True)
     accumulator.total = -(2**80) + 1
@@ -154,7 +154,7 @@ def test_only_the_sum_of_a_cycle_counts_as_overflow():
     assert not accumulator.accumulate([(MAX, MAX), (MAX, MAX), (MAX, NEG_MAX), (MAX, NEG_MAX)], first=True)
 
 
-def test_finite_products_overflow_behind_an_infinity():
+def test_finite_products_overflow_after_an_infinity():
     accumulator = ExactAccumulator(TileConfig(headroom_bits=0))
     assert accumulator.accumulate([(0x7C00, ONE), (MAX, MAX), (MAX, MAX)], first=True)
     assert accumulator.result_bits() == 0x7F800000
@@ -215,7 +215,7 @@ def test_a_result_beyond_the_largest_number_is_an_infinity():
         assert not accumulator.result_overflow(c)
 
 
-def test_c_does_not_stay_in_the_accumulator():
+def test_c_is_not_accumulated():
     accumulator = ExactAccumulator(TileConfig())
     accumulator.accumulate([(ONE, ONE)], first=True, c=0x41000000)
     assert [accumulator.result_bits(c) for c in (0x3F800000, 0x7F800000, 0)] == [0x40000000, 0x7F800000, 0x3F800000]
@@ -237,7 +237,7 @@ def test_the_block_of_an_exact_accumulator():
 # int8
 
 
-def test_int8_by_hand():
+def test_small_int8_sums():
     accumulator = IntegerAccumulator(TileConfig(format="int8", headroom_bits=2))
     assert accumulator.width == 18
     assert not accumulator.accumulate([(0x80, 0x80), (0xFF, 0x02)], first=True)  # 16384 - 2

@@ -1,4 +1,4 @@
-"""The mathematical definition equals NumPy's results and Python's correctly rounded sum."""
+"""Compare the mathematical definition with NumPy and with Python's correctly rounded sum."""
 
 import math
 from fractions import Fraction
@@ -21,7 +21,7 @@ def test_every_fp16_value():
     np.testing.assert_array_equal([float(value_of(bits, FP16)) for bits in range(1 << 16)], expected)
 
 
-def test_round_fraction_is_numpys(rng):
+def test_round_fraction_matches_numpy(rng):
     values = np.ldexp(rng.integers(-(2**53), 2**53, 5_000).astype(np.float64), rng.integers(-230, 90, 5_000))
     values = values[values != 0]
     with np.errstate(over="ignore", under="ignore"):
@@ -29,7 +29,7 @@ def test_round_fraction_is_numpys(rng):
     np.testing.assert_array_equal([round_fraction(Fraction(value)) for value in values], expected)
 
 
-def test_dot_is_the_correctly_rounded_sum(operands):
+def test_dot_is_correctly_rounded(operands):
     for _ in range(200):
         a, b = operands.finite((40,)), operands.finite((40,))
         products = a.view(np.float16).astype(np.float64) * b.view(np.float16).astype(np.float64)

@@ -39,7 +39,7 @@ def values_of_all(name: str) -> np.ndarray:
         return patterns(FORMATS[name]).view(FLOAT_DTYPES[name]).astype(np.float64)
 
 
-def test_all_formats_are_here():
+def test_all_formats_have_a_reference():
     assert set(FORMATS) == {*FLOAT_DTYPES, "int8", "tf32"}
 
 
@@ -147,7 +147,7 @@ def assert_encodes(values: np.ndarray, name: str) -> None:
 
 
 @every_float
-def test_encode_gives_every_pattern_back(name):
+def test_encode_inverts_decode(name):
     fmt, values = FORMATS[name], values_of_all(name)
     numbers = ~np.isnan(values)
     np.testing.assert_array_equal(encode(values, fmt)[numbers], patterns(fmt)[numbers])
@@ -190,7 +190,7 @@ def test_encode_rounds_doubles_once(name, rng):
     np.testing.assert_array_equal(encode(values, fmt), expected)
 
 
-def test_encode_to_fp32_is_numpys(rng):
+def test_encode_to_fp32_matches_numpy(rng):
     with np.errstate(all="ignore"):
         values = rng.integers(0, 1 << 64, 50_000, dtype=np.uint64).view(np.float64)
         near = (rng.standard_normal(20_000) * 2.0 ** rng.integers(-155, 135, 20_000)).astype(np.float64)
@@ -206,7 +206,7 @@ def test_encode_of_the_widest_floats():
     assert encode(np.array([tie, tie + np.finfo(np.longdouble).eps]), FORMATS["fp16"]).tolist() == [0x3C00, 0x3C01]
 
 
-def test_overflow_by_hand():
+def test_overflow_of_each_format():
     assert encode([464.0, 464.1, np.inf, -np.inf], FORMATS["fp8_e4m3"]).tolist() == [0x7E, 0x7F, 0x7F, 0xFF]
     assert encode([61439.0, 61440.0, -np.inf], FORMATS["fp8_e5m2"]).tolist() == [0x7B, 0x7C, 0xFC]
     assert encode([7.5, -7.75, 1e30, -np.inf], FORMATS["fp6_e2m3"]).tolist() == [0x1F, 0x3F, 0x1F, 0x3F]
@@ -226,7 +226,7 @@ def test_round_fixed_to_any_format_is_encode(name, rng):
     np.testing.assert_array_equal(found, encode(floats, fmt))
 
 
-def test_toward_zero(rng):
+def test_rounding_toward_zero(rng):
     values = rng.integers(-(2**40), 2**40, 20_000)
     exponents = rng.integers(-195, 95, 20_000)
     for value, exponent in zip(values.tolist(), exponents.tolist(), strict=True):

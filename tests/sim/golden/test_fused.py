@@ -1,4 +1,4 @@
-"""The fused accumulator follows docs/numerics.md: additions worked by hand."""
+"""Compare fused sums with additions worked by hand from docs/numerics.md."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def add_pairs(accumulator: FusedAccumulator, pairs, c: int = 0) -> int:
 # Alignment
 
 
-def test_terms_are_truncated_each_on_its_own():
+def test_terms_are_truncated_separately():
     assert add_pairs(fused_accumulator(23), [PLUS, SMALL, SMALL]) == 0x3F800000
     assert add_pairs(fused_accumulator(24), [PLUS, SMALL, SMALL]) == 0x3F800001
     # The alignment keeps the bit; the rounding drops it.
@@ -42,7 +42,7 @@ def test_terms_are_truncated_each_on_its_own():
     assert add_pairs(fused_accumulator(23), [PLUS, SMALL, MINUS]) == 0
 
 
-def test_it_is_the_magnitude_that_is_truncated():
+def test_magnitudes_are_truncated():
     """F = 8: 1 - 1.5 * 2**-8 becomes 1 - 2**-8, not 1 - 2 * 2**-8."""
     assert add_pairs(fused_accumulator(8), [PLUS, (0xBC00, 0x1E00)]) == 0x3F7F0000
     assert add_pairs(fused_accumulator(8), [MINUS, (ONE, 0x1E00)]) == 0xBF7F0000
@@ -57,7 +57,7 @@ def test_the_largest_exponent_may_be_that_of_c():
 
 
 def test_c_is_truncated_too():
-    """C = 2**-20 + 2**-43 beside 1 (e_max = 0) with F = 23 is truncated to 2**-20."""
+    """In a sum with 1 (e_max = 0) and F = 23, C = 2**-20 + 2**-43 is truncated to 2**-20."""
     assert add_pairs(fused_accumulator(23), [PLUS, MINUS], c=0x35800001) == 0x35800000
     assert add_pairs(fused_accumulator(64), [PLUS, MINUS], c=0x35800001) == 0x35800001
     # A cycle without an active lane keeps C. A product of zero truncates C if F is below 23.
@@ -159,24 +159,24 @@ def test_rounding_up_to_the_next_power_of_two():
         (23, "nearest", [(0xFF00, 0x3F80)] * 2, 0xFF800000),
         (23, "zero", [(0x7F00, 0x3F80), (0x7F00, 0x3F80), (0x7F00, 0xBF80)], 0x7F000000),
         (23, "zero", [(0x7F7F, 0x7F7F)], 0x7F800000),
-        (23, "zero", [(0x7F7F, 0x7F7F), (0x7F7F, 0xFF7F), (0x3F80, 0x3F80)], 0),  # the 1 is lost beside 2**254
+        (23, "zero", [(0x7F7F, 0x7F7F), (0x7F7F, 0xFF7F), (0x3F80, 0x3F80)], 0),  # the 1 is lost in the sum with 2**254
     ],
 )
-def test_both_ends_of_fp32(fraction_bits, rounding, pairs, result):
+def test_smallest_and_largest_fp32_numbers(fraction_bits, rounding, pairs, result):
     assert add_pairs(fused_accumulator(fraction_bits, rounding, "bf16"), pairs) == result
 
 
 @pytest.mark.parametrize(
     ("fraction_bits", "rounding", "pairs", "result"),
     [
-        (23, "nearest", [(0x7300, 0x3F80)], 0x7F7FFFFF),  # 2**103 is lost beside exponent 127
+        (23, "nearest", [(0x7300, 0x3F80)], 0x7F7FFFFF),  # 2**103 is lost in the sum with exponent 127
         (24, "zero", [(0x7300, 0x3F80)], 0x7F7FFFFF),
         (24, "nearest", [(0x7300, 0x3F80)], 0x7F800000),
         (25, "nearest", [(0x7280, 0x3F80)], 0x7F7FFFFF),
         (23, "zero", [(0x7380, 0x3F80)], 0x7F800000),  # 2**128 exactly
     ],
 )
-def test_beside_the_largest_number(fraction_bits, rounding, pairs, result):
+def test_sums_near_the_largest_number(fraction_bits, rounding, pairs, result):
     accumulator = fused_accumulator(fraction_bits, rounding, "bf16")
     assert add_pairs(accumulator, pairs, c=0x7F7FFFFF) == result
     negative = [(a ^ 0x8000, b) for a, b in pairs]
@@ -215,7 +215,7 @@ def test_special_values(pairs, c, result):
     assert add_pairs(fused_accumulator(23), pairs, c) == result
 
 
-def test_special_values_stay_until_the_next_stream():
+def test_special_values_persist_until_the_next_stream():
     accumulator = fused_accumulator(23, fmt="bf16")
     accumulator.accumulate([(0x7F00, 0x3F80)] * 2, first=True)  # Overflow gives an ordinary infinity.
     accumulator.accumulate([], first=False)

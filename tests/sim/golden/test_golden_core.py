@@ -1,4 +1,4 @@
-"""The golden core gives the products of float64, and an error for each wrong program."""
+"""Compare the golden core's products with float64, and test the error of each wrong program."""
 
 from itertools import pairwise
 from random import Random
@@ -145,7 +145,7 @@ def test_zero_skipping_changes_nothing(preset):
 
 
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8"])
-def test_chunks_do_not_show(preset):
+def test_results_are_independent_of_chunks(preset):
     """A reduction in one pass and in several passes, whose results are added, gives the same bits."""
     config, random = load_any_preset(preset), Random(7)
     results = {"stride": 1, "x_size": 4, "emit": 1, "fp32": 1, "bias": 1, "bias_address": 64, "a_streams": 1}
@@ -170,7 +170,7 @@ def multiply_fields(fields):
     return values
 
 
-def test_groups_and_back():
+def test_groups_round_trip():
     rng = np.random.default_rng(3)
     for width in (16, 32):
         values = rng.integers(0, 1 << width, (2, 7, 5))
@@ -232,7 +232,7 @@ def test_a_fetch_that_memory_refuses():
     assert GoldenCore(CONFIG, memory).run_queue(0, 2).error == "fetch"
 
 
-def test_programs_that_cannot_be():
+def test_invalid_descriptors():
     program = Program()
     with pytest.raises(ProgramError, match="operation must be one of load, .*, not 'fetch'"):
         program.add("fetch")

@@ -17,7 +17,7 @@ def beat(value: int, last: bool = True) -> Beat:
     return Beat(((value,),), last)
 
 
-def shown(flags) -> str:
+def flag_string(flags) -> str:
     return "".join("01"[flag] for flag in flags)
 
 
@@ -45,8 +45,8 @@ class Run:
 
     def __getattr__(self, name):
         if name == "schedules":
-            return shown(seen.schedule_made for seen in self.outputs)
-        return shown(getattr(seen, name) for seen in self.outputs)
+            return flag_string(seen.schedule_made for seen in self.outputs)
+        return flag_string(getattr(seen, name) for seen in self.outputs)
 
 
 # When streams start
@@ -183,14 +183,14 @@ def test_latency_of_results(settings, extra, pipeline):
     ("lasts", "flag"),
     [((False, True), "0000"), ((True, True), "0111"), ((True, False), "0111"), ((False, False), "0011")],
 )
-def test_a_block_of_c_that_ends_at_the_wrong_beat(lasts, flag):
+def test_block_of_c_with_last_at_the_wrong_beat(lasts, flag):
     """The flag is visible a cycle later. The block ends by the count of beats."""
     run = Run(tile_of(rows=2), [1], [beat(F1, lasts[0]), beat(F2, lasts[1])], cycles=4)
     assert run.protocol_error == flag
     assert run.schedules == "0010"
 
 
-def test_a_beat_that_finds_no_room_sets_no_flag():
+def test_refused_beat_of_c_sets_no_flag():
     tile = tile_of(accumulator="ampere")
     nan = beat(0x7F800001, last=False)
     seen = [tile.cycle([Offer()], [Offer()], True, c=one) for one in (beat(F1), nan, nan)]
@@ -218,7 +218,7 @@ def test_overflow_of_c_plus_sum():
     assert Run(tile_of(format="int8", rows=2), [1], beats, cycles=12, one=1, stall=range(8)).overflow == "0" * 9 + "111"
 
 
-def test_clear_wins_over_c():
+def test_clear_has_priority_over_c():
     tile = tile_of(rows=2)
     tile.cycle([Offer()], [Offer()] * 2, True, clear=True, c=beat(0x7FC00000, last=True))
     assert not tile.protocol_error
@@ -245,7 +245,7 @@ def test_reset_empties_the_store():
 # Errors
 
 
-def test_c_for_a_tile_without_it():
+def test_c_for_a_tile_without_c():
     tile = Tile(TileConfig(rows=1, columns=1))
     with pytest.raises(
         ValueError, match=r"c must be None, since the tile has no C input \(initial = false\), not Beat"

@@ -24,7 +24,7 @@ def test_floats_and_bit_patterns_give_the_same(rng):
     np.testing.assert_allclose(from_floats.c, np.einsum("ktl,rtl->rk", a, b), rtol=0.02, atol=0.02)
 
 
-def test_a_batch_is_its_streams_one_by_one(operands):
+def test_batch_matches_single_streams(operands):
     a, b = operands.finite((6, 2, 7, 4), 0.9), operands.finite((6, 3, 7, 4), 0.3)
     batch = matmul(a, b, CONFIG)
     assert batch.c_bits.shape == (6, 3, 2)
@@ -138,7 +138,7 @@ def test_checked_operands_are_patterns():
     assert checked_operands(A, B, CONFIG)[2] is None
 
 
-def test_streams_come_with_c_or_without():
+def test_streams_with_or_without_c():
     a, b = A.astype(np.uint16), B.astype(np.uint16)
     with pytest.raises(ValueError, match="stream 0 must be a, b and c, not 2 arrays"):
         run_streams([(a, b)], WITH_C)
@@ -146,7 +146,7 @@ def test_streams_come_with_c_or_without():
         run_streams([(a, b), (a, b, a)], CONFIG)
 
 
-def test_the_configuration_must_be_one():
+def test_config_must_be_a_tile_config():
     with pytest.raises(TypeError, match="config must be a TileConfig, not 'paper'"):
         matmul(A, B, "paper")  # pyright: ignore[reportArgumentType]
 

@@ -46,7 +46,7 @@ def test_fp32_patterns_decode_as_numpy_does(rng):
     np.testing.assert_array_equal([to_float(int(one), FP32) for one in bits], expected)
 
 
-def test_decode_rejects_what_is_no_pattern():
+def test_decode_rejects_invalid_patterns():
     with pytest.raises(ValueError, match=r"bits must be a bit pattern of fp16, 0 to 2\*\*16 - 1, not 65536"):
         decode(1 << 16, FP16)
     with pytest.raises(ValueError, match="not -1"):
@@ -74,7 +74,7 @@ def test_encode_errors():
         encode([-128, 128, -129], FORMATS["int8"])
 
 
-def test_rounding_of_doubles_is_numpys(rng):
+def test_rounding_of_doubles_matches_numpy(rng):
     mantissas = rng.integers(-(2**53), 2**53, 20_000)
     exponents = rng.integers(-230, 90, 20_000)
     with np.errstate(over="ignore", under="ignore"):
@@ -83,7 +83,7 @@ def test_rounding_of_doubles_is_numpys(rng):
     np.testing.assert_array_equal(rounded, expected)
 
 
-def test_rounding_of_wide_sums_is_the_fractions(rng):
+def test_rounding_of_wide_sums_matches_fractions(rng):
     for _ in range(5_000):
         value = int.from_bytes(rng.bytes(13), "little", signed=True) >> int(rng.integers(0, 103))
         exponent = int(rng.integers(-180, 30))
@@ -122,7 +122,7 @@ def test_rounding_edges(value, exponent, bits):
     assert round_fixed(value, exponent) == bits
 
 
-def test_a_format_apart_from_fp16():
+def test_decode_and_round_e5m2():
     values = [to_float(bits, E5M2) for bits in range(0x7C)]
     assert values[:6] == [0.0, 2.0**-16, 2.0**-15, 3 * 2.0**-16, 2.0**-14, 1.25 * 2.0**-14]
     assert values[-1] == 57344.0

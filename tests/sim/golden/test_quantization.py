@@ -1,4 +1,4 @@
-"""Round a training step's recorded operands to every format."""
+"""Test rounding of a training step's recorded operands to every format."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_8_bits_use_their_range(name, top):
         assert top / 2 <= np.abs(found).max() <= top
 
 
-def test_nothing_but_zeros():
+def test_zeros_stay_zeros():
     assert not quantized(np.zeros((2, 3), np.float32), FORMATS["int8"]).any()
 
 

@@ -1,4 +1,4 @@
-"""On a training step's recorded operands, sparse, dense and correctly rounded sums are equal in every exact format."""
+"""Compare sparse, dense and correctly rounded sums of a training step's operands in every exact format."""
 
 from typing import Any
 

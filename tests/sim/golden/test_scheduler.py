@@ -45,7 +45,7 @@ def test_levels_hold_every_lane_once_and_are_free_of_conflicts(options, lanes, d
 
 
 @pytest.mark.parametrize(("options", "lanes", "depth"), shapes())
-def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth, rng):
+def test_every_position_is_scheduled_at_most_once(options, lanes, depth, rng):
     for trial in range(300):
         effectual = rng.random((depth, lanes)) < (0.1, 0.5, 0.9)[trial % 3]
         eligible = int(rng.integers(1, depth + 1))
@@ -74,7 +74,7 @@ def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth,
                 assert not any(remaining[s, (lane + o) % lanes] for s, o in options if s < eligible)
 
 
-def test_every_paper_window_against_lanes_that_decide_one_by_one():
+def test_every_paper_window_matches_priority_encoders():
     """With one lane per level, four consecutive priority encoders give the same 65,536 schedules."""
     options = load_preset("paper").options
     for pattern in range(1 << 16):
@@ -91,14 +91,14 @@ def test_every_paper_window_against_lanes_that_decide_one_by_one():
         assert (result.options, result.advance) == (tuple(chosen), advance)
 
 
-def test_steps_that_are_not_eligible_are_left_alone():
+def test_ineligible_steps_are_not_scheduled():
     result = schedule([[0, 0], [1, 1]], 1, ((0, 0), (1, 0)))
     assert result.selected == (None, None)
     assert result.remaining == ((False, False), (True, True))
     assert result.advance == 1
 
 
-def test_no_eligible_step_no_schedule():
+def test_no_schedule_without_eligible_steps():
     assert schedule([[1, 1]], 0, ((0, 0),)).consumed == 0
     assert schedule([], 0, ((0, 0),)).advance == 0
     with pytest.raises(ValueError, match="eligible_steps must be from 0 to the window's 1 steps, not 2"):

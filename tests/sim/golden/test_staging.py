@@ -5,7 +5,7 @@ import pytest
 from tensordash_sim.golden import StagingBuffer
 
 
-def test_random_traffic_against_a_list(rng):
+def test_random_traffic_matches_a_list(rng):
     buffer = StagingBuffer(depth=3, lanes=2)
     expected: list[tuple[tuple[int, int], bool]] = []
     number = 0

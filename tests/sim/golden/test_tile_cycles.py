@@ -148,7 +148,7 @@ def test_full_window_waits_for_the_steps(drive):
     assert (tile.counters.cycles, tile.counters.input_limited) == (2, 0)
 
 
-def test_only_as_much_as_all_ports_have_and_fits(nothing):
+def test_taken_steps_are_limited_by_ports_and_room(nothing):
     config = TileConfig(rows=2, columns=1)
     tile = Tile(config)
     step = [[ONE] * 4] * 6
@@ -171,7 +171,7 @@ def test_last_counts_only_where_the_offer_is_used_up():
     assert not tile.protocol_error
 
 
-def test_more_than_the_window_counts_as_the_window():
+def test_offers_beyond_the_window_are_limited():
     """Of six steps offered with `last`, four count, and the mark applies to the fourth."""
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
@@ -180,7 +180,7 @@ def test_more_than_the_window_counts_as_the_window():
     assert tile.control.rows[0].ends == [False, False, False, True]
 
 
-def test_reset_in_the_middle_forgets_everything(drive, operands):
+def test_reset_clears_all_state(drive, operands):
     config = TileConfig(rows=2, columns=2)
     tile = Tile(config)
     streams = operands.streams(config, [5, 9, 3])
@@ -196,7 +196,7 @@ def test_reset_in_the_middle_forgets_everything(drive, operands):
         tile.reset()
 
 
-def test_offers_that_do_not_fit():
+def test_invalid_offers():
     tile = Tile(TileConfig(rows=2, columns=1))
     with pytest.raises(ValueError, match="b must be rows=2 offers, not 1"):
         tile.cycle([Offer()], [Offer()], True)

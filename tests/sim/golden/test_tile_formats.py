@@ -112,7 +112,7 @@ def test_the_fused_baseline_adds_step_by_step(accumulator, name, operands):
                 assert result.c_bits[row, column] == pe.result_bits()
 
 
-def test_a_fused_result_depends_on_what_shares_a_schedule():
+def test_fused_result_depends_on_the_schedule():
     """Two terms of 2**-24 after 1 are lost in two schedules, but count in one."""
     config = TileConfig(rows=1, columns=1, accumulator="ampere")
     a, b = np.ones((1, 3, 4)), np.zeros((1, 3, 4))
@@ -121,7 +121,7 @@ def test_a_fused_result_depends_on_what_shares_a_schedule():
     assert matmul(a, b, config.baseline).c_bits.item() == 0x3F800000
 
 
-def test_a_stream_of_zeros_gives_c():
+def test_stream_of_zeros_returns_c():
     """No lane is active, so that the result is C with one zero and one NaN."""
     c = np.array([[0x3F812345, 0x80000000], [0xFF800000, 0xFFC12345]], np.uint32)
     zeros = np.zeros((2, 3, 4), np.uint16)
@@ -143,7 +143,7 @@ def test_fused_tiles_wait_for_a_full_window(operands, drive):
 
 
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
-def test_int8_is_numpys_product(sparsity, rng):
+def test_int8_matches_numpy(sparsity, rng):
     config = TileConfig(rows=3, columns=2, format="int8", sparsity=sparsity, initial=True)
     a = rng.integers(-128, 128, (4, 2, 9, 4))
     b = rng.integers(-128, 128, (4, 3, 9, 4)) * (rng.random((4, 3, 9, 4)) < 0.5)

@@ -1,4 +1,4 @@
-"""The bits of the tile's results depend only on the operands."""
+"""Test that the tile's results depend only on the operands."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_infinities_and_nan(config, operands):
         assert result.non_finite == specials
 
 
-def test_a_nan_opposite_a_skipped_zero_shows_in_the_flag_only():
+def test_nan_times_a_skipped_zero_sets_the_flag_only():
     config = TileConfig(rows=1, columns=1)
     a, b = np.full((1, 1, 4), 0x3C00, np.uint16), np.full((1, 1, 4), 0x3C00, np.uint16)
     a[0, 0, 2], b[0, 0, 2] = 0x7E00, 0x8000

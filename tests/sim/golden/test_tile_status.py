@@ -44,7 +44,7 @@ def test_counters_of_the_baseline():
     assert result.counters.row_wait == (0, 0)
 
 
-def test_counters_stay_at_their_limit():
+def test_counters_saturate():
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
     near = COUNTER_LIMIT - 1
@@ -72,7 +72,7 @@ def test_counters_show_the_cycles_before_this_one():
     assert [one.cycles for one in seen] == [0, 0, 1]
 
 
-def test_clear_wins_over_what_happens_in_its_cycle():
+def test_clear_has_priority_over_events():
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
     bad = [Offer([[NAN] * 4], 1, last=True)]
@@ -104,7 +104,7 @@ def test_ports_that_disagree_on_the_end(early):
     assert tile.control.first
 
 
-def test_no_protocol_error_where_no_step_is_taken():
+def test_no_protocol_error_without_a_taken_step():
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
     tile.cycle([Offer(ONES, 0, last=True)], [Offer(ONES, 4)], True)

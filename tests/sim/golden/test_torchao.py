@@ -14,7 +14,7 @@ BLOCKS, BLOCK = 1 << 14, 32
 
 @pytest.mark.parametrize(("scale_rounding", "mode"), [("floor", "FLOOR"), ("up", "RCEIL")])
 @pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1"])
-def test_scales_and_elements_are_those_of_torchao(name, scale_rounding, mode):
+def test_scales_and_elements_match_torchao(name, scale_rounding, mode):
     torch = pytest.importorskip("torch")
     mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
     kind = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "fp4_e2m1": torch.float4_e2m1fn_x2}

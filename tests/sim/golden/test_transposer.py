@@ -1,4 +1,4 @@
-"""The transposer keeps order and content under any traffic, runs at full speed, and reuses freed slots."""
+"""Test that the transposer keeps order and content under any traffic, and runs at full speed."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_any_traffic(lanes, idle, busy, rng):
     raise AssertionError(f"{len(found)} of {len(expected)} blocks")
 
 
-def test_a_slot_is_free_when_its_block_leaves_and_not_before():
+def test_slot_is_free_once_its_block_has_left():
     transposer = Transposer(3)
     for block in ((1, 2, 3), (4, 5, 6), (7, 8, 9)):
         assert transposer.cycle(True, block, True, False) == (True, False, None)
@@ -58,7 +58,7 @@ def test_a_slot_is_free_when_its_block_leaves_and_not_before():
     assert transposer.cycle(False, None, False, True) == (True, False, None)
 
 
-def test_reset_drops_what_is_there():
+def test_reset_drops_stored_blocks():
     transposer = Transposer(2)
     transposer.cycle(True, (1, 2), True, True)
     transposer.reset()

@@ -87,7 +87,7 @@ class TestJson:
         [Convolution(**LAYER), MatrixProduct(batch=3, samples=4, in_features=5, out_features=6)],
         ids=lambda layer: type(layer).__name__,
     )
-    def test_there_and_back(self, layer):
+    def test_json_round_trip(self, layer):
         assert geometry_from_json(json.loads(json.dumps(layer.to_json()))) == layer
 
     @pytest.mark.parametrize(

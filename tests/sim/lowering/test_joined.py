@@ -1,4 +1,4 @@
-"""A reduction over all samples concatenates the samples' reductions."""
+"""Test that a reduction over all samples concatenates the samples' reductions."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_words_are_the_samples(layer):
+def test_words_are_concatenated_samples(layer):
     rng = np.random.default_rng(1)
     geometry = LAYERS[layer]
     masks = {name: rng.random(shape) < 0.5 for name, shape in geometry.shapes.items()}
@@ -43,7 +43,7 @@ def test_words_are_the_samples(layer):
         assert all_.distinct_blocks(groups).tolist() == np.sum(blocks, axis=0).tolist()
 
 
-def test_as_a_matrix_product():
+def test_joined_samples_match_a_matrix_product():
     """With a 1x1 kernel, samples and positions are the samples of a matrix product."""
     rng = np.random.default_rng(2)
     layer = convolution(batch=5, channels=(24, 20), size=(4, 4), kernel=(1, 1))

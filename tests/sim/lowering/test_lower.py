@@ -1,4 +1,4 @@
-"""The fast lowering gives the words and counts of the reference's streams."""
+"""Compare the words and counts of the fast lowering with the reference's streams."""
 
 from typing import Any
 
@@ -61,12 +61,12 @@ def sides(geometry, values, lanes, operation) -> list[tuple[Vectors, ReferenceSi
 
 @pytest.mark.parametrize("operation", Operation)
 class TestSides:
-    def test_shape(self, sides, lanes):
+    def test_shape_matches_the_reference(self, sides, lanes):
         for side, reference in sides:
             assert (side.batch, side.count, side.steps, side.lanes) == reference.places.shape
             assert (side.name, side.lanes) == (reference.name, lanes)
 
-    def test_words(self, sides):
+    def test_words_match_the_reference(self, sides):
         for side, reference in sides:
             words = side.words(np.arange(side.batch * side.count))
             assert words.dtype == np.uint32
@@ -78,7 +78,7 @@ class TestSides:
             expected = np.where(chosen[:, None] >= 0, packed(reference.values)[chosen], 0)
             np.testing.assert_array_equal(side.words(chosen), expected)
 
-    def test_what_is_no_data(self, sides):
+    def test_fragmentation_and_padding(self, sides):
         for side, reference in sides:
             assert side.fragmentation == np.count_nonzero(reference.places == FRAGMENT)
             assert side.padding == np.count_nonzero(reference.places == OUTSIDE)
@@ -93,7 +93,7 @@ class TestSides:
 
 
 @pytest.mark.parametrize("operation", Operation)
-def test_positions_are_macs_and_what_is_no_data(geometry, values, lanes, operation):
+def test_positions_are_macs_fragmentation_and_padding(geometry, values, lanes, operation):
     """Positions minus fragmentation (both sides) and padding (one side) are the multiplications."""
     masks = {name: tensor != 0 for name, tensor in values.items()}
     inside = 0
@@ -114,7 +114,7 @@ class TestLower:
         assert product.right.count == 2 * 3 * 2
 
     @pytest.mark.parametrize("operation", Operation)
-    def test_no_product_for_each_group(self, operation):
+    def test_groups_share_one_product(self, operation):
         layer = CHOSEN["depthwise"]
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
         (product,) = lower(layer, operation, masks, lanes=4)
@@ -180,13 +180,13 @@ class TestVectorNumbers:
             with pytest.raises(ValueError, match=f"vectors must be from -1 to {last}, not {wrong}"):
                 side.distinct_blocks(np.array([[0, wrong]]))
 
-    def test_dimensions(self, side):
+    def test_wrong_number_of_dimensions(self, side):
         with pytest.raises(ValueError, match="vectors must be an array of 1 dimensions, not 2"):
             side.words(np.zeros((1, 1), np.int64))
         with pytest.raises(ValueError, match="vectors must be an array of 2 dimensions, not 1"):
             side.distinct_blocks(np.zeros(1, np.int64))
 
-    def test_none(self, side):
+    def test_empty_vectors(self, side):
         assert side.words(np.zeros(0, np.int64)).shape == (0, side.steps)
         assert side.distinct_blocks(np.zeros((0, 4), np.int64)).tolist() == []
         assert side.distinct_blocks(np.full((2, 3), -1)).tolist() == [0, 0]

@@ -21,7 +21,7 @@ def draw_operands(layer: Convolution | MatrixProduct) -> dict[str, np.ndarray]:
     return {name: rng.integers(1, 9, shape) for name, shape in layer.shapes.items()}
 
 
-def test_matrix_products_are_sums_along_it() -> None:
+def test_reduction_axis_of_matrix_products() -> None:
     # In a matrix product, the other axes are rows of both operands of one product.
     values = draw_operands(LINEAR)
     for operation in Operation:

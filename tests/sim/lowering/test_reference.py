@@ -1,4 +1,4 @@
-"""The reference's streams lose no product and count none twice: they give the layer's result and gradients."""
+"""Test that the reference's streams have each product once and give the layer's result and gradients."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from .geometries import convolution
 from .reference import FRAGMENT, OUTSIDE, multiply_out, reference_streams
 
 
-def meetings(layer: Convolution):
+def multiplications(layer: Convolution):
     """Yield the indices of A, W and G for every multiplication of the forward pass inside the tensors."""
     reached = layer.in_channels // layer.groups
     for n, *out in np.ndindex(layer.batch, *layer.out_size):
@@ -25,13 +25,13 @@ def meetings(layer: Convolution):
                     yield (n, first + c, *place), (f, c, *tap), (n, f, *out)
 
 
-def directly(layer: Geometry, operation: Operation, values: dict[str, np.ndarray]) -> np.ndarray:
+def reference_result(layer: Geometry, operation: Operation, values: dict[str, np.ndarray]) -> np.ndarray:
     if isinstance(layer, MatrixProduct):
         axes = {"A": "bnc", "W": "bfc", "G": "bnf"}
         subscripts = f"{axes[operation.left]},{axes[operation.right]}->{axes[operation.output]}"
         return np.einsum(subscripts, values[operation.left], values[operation.right])
     result = np.zeros(layer.shapes[operation.output], np.int64)
-    for indices in meetings(layer):
+    for indices in multiplications(layer):
         at = dict(zip("AWG", indices, strict=True))
         left, right = values[operation.left], values[operation.right]
         result[at[operation.output]] += left[at[operation.left]] * right[at[operation.right]]
@@ -57,15 +57,15 @@ def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndar
 
 @pytest.mark.parametrize("operation", Operation)
 class TestMultiplyOut:
-    def test_is_the_definition(self, geometry, values, lanes, operation):
+    def test_streams_match_the_definition(self, geometry, values, lanes, operation):
         found = multiply_out(geometry, operation, values, lanes)
-        np.testing.assert_array_equal(found, directly(geometry, operation, values))
+        np.testing.assert_array_equal(found, reference_result(geometry, operation, values))
 
-    def test_is_what_pytorch_computes(self, geometry, values, lanes, operation):
+    def test_streams_match_pytorch(self, geometry, values, lanes, operation):
         found = multiply_out(geometry, operation, values, lanes)
         np.testing.assert_array_equal(found, by_autograd(geometry, operation, values))
 
-    def test_every_multiplication_is_there_once(self, geometry, values, lanes, operation):
+    def test_every_multiplication_occurs_once(self, geometry, values, lanes, operation):
         """The streams contain each multiplication, also by zero, exactly once."""
         met = [np.zeros((2, 0), np.int64)]  # There may be no product.
         for product in reference_streams(geometry, operation, values, lanes):

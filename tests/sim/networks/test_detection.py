@@ -70,7 +70,7 @@ def test_sample() -> None:
     assert (len(objects), len(ground)) == (2, 38)
 
 
-def test_suppress_against_the_definition() -> None:
+def test_suppression_matches_the_definition() -> None:
     boxes, scores = random_boxes(60, 2), torch.rand(60, generator=torch.Generator().manual_seed(3))
     selected: list[int] = []
     for index in scores.argsort(descending=True).tolist():
@@ -113,7 +113,7 @@ def target(boxes: list[list[float]]) -> Target:
     return Target(torch.tensor(boxes), torch.zeros(len(boxes), dtype=torch.int64), masks)
 
 
-def test_regions_come_from_the_level_of_their_size() -> None:
+def test_level_of_a_region_depends_on_its_size() -> None:
     """Each level's values encode its level and image, so that pooled values show both."""
     heads = Heads(SETTINGS)
     levels = [
@@ -152,7 +152,7 @@ def test_proposals_lie_inside_and_apart() -> None:
         assert (each[:, 2:] > each[:, :2]).all()
 
 
-def test_losses_without_any_proposal_of_an_object() -> None:
+def test_losses_without_proposals() -> None:
     """The regions always include the true boxes, so that the heads learn in every step."""
     torch.manual_seed(0)
     heads = Heads(SETTINGS)
@@ -176,7 +176,7 @@ def test_five_losses_add_up() -> None:
     assert run.loss(run.model, batch).item() == pytest.approx(sum(value.item() for value in losses.values()), rel=1e-6)
 
 
-def test_learns_a_picture_by_heart() -> None:
+def test_overfits_one_batch() -> None:
     """The loss falls if one batch replaces the run's batches."""
     run = load("detectron2", "tiny", 0)
     run.batches = repeat(next(run.batches))
@@ -222,7 +222,7 @@ def test_scenes() -> None:
         assert scene.words[0] == "a"
 
 
-def test_pooling_halves() -> None:
+def test_pooling_matches_average_pooling() -> None:
     """Pooling the entire map equals average pooling of bilinear samples, which is exact for a ramp."""
     ramp = torch.arange(16.0).expand(1, 16, 16)
     inner = torch.tensor([[4.0, 4, 12, 12]])

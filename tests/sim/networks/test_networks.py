@@ -1,4 +1,4 @@
-"""Every network trains and has the published shapes."""
+"""Test that every network trains and has the published shapes."""
 
 import math
 import subprocess
@@ -157,7 +157,7 @@ def test_full_scale_builds(name: str) -> None:
             assert model.features[:3](torch.empty(1, 3, size, size)).shape == (1, 96, 55, 55)
 
 
-def test_gcn_sees_no_later_word() -> None:
+def test_gcn_is_causal() -> None:
     run = load("gcn", "tiny", 0)
     model, words = run.model, next(run.batches)
     changed = words.clone()
@@ -167,7 +167,7 @@ def test_gcn_sees_no_later_word() -> None:
     assert not torch.equal(first[:, :, 8:], second[:, :, 8:])
 
 
-def test_gpt_sees_no_later_byte() -> None:
+def test_gpt_is_causal() -> None:
     run = load("gpt", "tiny", 0)
     words = next(run.batches)[:, :-1]
     changed = words.clone()
@@ -182,7 +182,7 @@ def test_gpt_at_full_scale_is_shapes_only() -> None:
         load("gpt", "full")
 
 
-def test_gpt_geometries_are_the_model() -> None:
+def test_gpt_geometries_match_the_model() -> None:
     run = load("gpt", "tiny", 0)
     shapes = dict(gpt_geometries(batch=4, scale="tiny"))
     seen = {}
@@ -243,7 +243,7 @@ def test_describe() -> None:
         assert all((info.title, info.source, info.data, info.paper_speedup))
 
 
-def test_wrong_use() -> None:
+def test_invalid_arguments() -> None:
     with pytest.raises(ValueError, match="model must be one of .*vgg16, not 'vgg19'"):
         load("vgg19")
     with pytest.raises(ValueError, match="model must be one of"):

@@ -1,4 +1,4 @@
-"""Pruning in training keeps the requested sparsity, and masks change as in the papers."""
+"""Test that pruning in training keeps the requested sparsity and changes masks as in the papers."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_what_is_pruned(bench: Bench) -> None:
+def test_pruned_weights(bench: Bench) -> None:
     assert list(bench.weights) == ["0.weight", "4.weight", "5.weight"]
     assert bench.weights["4.weight"] is bench.model[4].weight
 
@@ -192,7 +192,7 @@ def test_any_memory_layout(bench: Bench) -> None:
         assert hooks.sparsity == pytest.approx(0.9, abs=2e-3)
 
 
-def test_wrong_use(bench: Bench) -> None:
+def test_invalid_arguments(bench: Bench) -> None:
     for sparsity in (-0.1, 1.0, "most"):
         with pytest.raises(ValueError, match="sparsity must be a number from 0 to below 1, not"):
             StaticSparsity(bench.weights, sparsity, bench.generator)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Binned sums equal their definition in rational arithmetic in any order; test their errors."""
+"""Compare binned sums in any order with their definition in rational arithmetic, and test their errors."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def sums(name: str, count: int) -> Iterator[tuple[TileConfig, Random, list[tuple
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_definition_and_order(name):
+def test_results_match_the_definition_in_any_order(name):
     """In ten orders, the result equals the definition's."""
     names, accumulator = CASES[name]
     seen = Counter()
@@ -115,7 +115,7 @@ def test_definition_and_order(name):
     assert all(seen[each] for each in required), seen
 
 
-def test_every_format_is_a_case():
+def test_all_formats_are_tested():
     named = {name for names, _ in CASES.values() for name in names[:2]}
     assert named == {name for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat)}
 
@@ -156,7 +156,7 @@ def test_wrapping(headroom_bits):
     assert flagged > 10
 
 
-def test_the_flag_rises_at_the_ends():
+def test_overflow_flag_at_the_limits():
     """Sums at a register's limits do not set the flag; the next sums beyond do."""
     config = config_of(*CASES["bf16"], headroom_bits=2)
     accumulator = make_accumulator(config)
@@ -170,7 +170,7 @@ def test_the_flag_rises_at_the_ends():
             assert accumulator.accumulate([pair], first=False) == flag
 
 
-def test_a_cancelling_pair_far_above():
+def test_small_terms_are_lost_below_a_cancelling_pair():
     """Terms below the quantum of a large cancelling pair are lost; more places keep them."""
     names, accumulator = CASES["bf16"]
     pair = [(0x4980, 0x4280), (0xC980, 0x4280)]  # 2**26 of either sign

@@ -1,4 +1,4 @@
-"""In a core, binned partial sums in any order plus a bias equal one sum in rational arithmetic."""
+"""Compare a core's binned partial sums in any order, plus a bias, with one sum in rational arithmetic."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,4 @@
-"""Errors stay within the bounds of docs/numerics.md in every cycle, and nearly reach them."""
+"""Test that errors stay within the bounds of docs/numerics.md, and nearly reach them."""
 
 from fractions import Fraction
 from random import Random
@@ -50,7 +50,7 @@ def operand(random: Random, fmt, least: bool = False) -> int:
 
 
 @pytest.mark.parametrize(("fmt", "accumulator"), CASES)
-def test_a_cycle(fmt, accumulator):
+def test_error_of_one_cycle_is_bounded(fmt, accumulator):
     config = TileConfig(format=fmt, accumulator=accumulator)
     fused = config.numerics.accumulator
     assert isinstance(fused, Fused)
@@ -82,7 +82,7 @@ def test_a_cycle(fmt, accumulator):
 
 
 @pytest.mark.parametrize("accumulator", ["volta", "hopper"])
-def test_long_sums_come_out_too_small(accumulator):
+def test_long_sums_are_biased_toward_zero(accumulator):
     """With rounding toward zero, a long sum of one sign is too small, by an error that grows with its length."""
     config = TileConfig(accumulator=accumulator)
     random = Random(7)

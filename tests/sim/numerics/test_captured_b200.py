@@ -1,4 +1,4 @@
-"""Captured results of a B200's fp8 instruction rule out some models of its arithmetic, but not all.
+"""Test which models of its arithmetic the captured results of a B200's fp8 instruction rule out.
 
 The file has 50 sums of 32 products of E4M3 and C, as FP32 and as FP16. It lacks the products, but their sum follows
 from the FP32 result: every product of two E4M3 numbers is a multiple of 2^-18, and the last place of these FP32
@@ -40,27 +40,27 @@ def half(values: Values) -> Values:
     return values.astype(np.float16).astype(float)
 
 
-def single(values: Values) -> Values:
+def round_to_fp32(values: Values) -> Values:
     return values.astype(np.float32).astype(float)
 
 
-def cut(values: Values) -> Values:
+def truncate_to_fp32(values: Values) -> Values:
     """Round to FP32 toward zero."""
     near = values.astype(np.float32)
     return np.where(abs(near.astype(float)) > abs(values), np.nextafter(near, np.float32(0)), near).astype(float)
 
 
-def test_the_sums_are_known():
+def test_captured_results_determine_the_sums():
     """Exactly one multiple of 2^-18 gives the captured FP32 result."""
     near = SUMS[:, None] + np.arange(-8, 9) * LAST
-    assert np.array_equal((single(near + C[:, None]) == FP32[:, None]).sum(1), np.ones(len(SUMS)))
+    assert np.array_equal((round_to_fp32(near + C[:, None]) == FP32[:, None]).sum(1), np.ones(len(SUMS)))
 
 
 @pytest.mark.parametrize(
     ("model", "agree"),
     [
-        (lambda sums: single(single(sums) + C), 50),  # adds C to the rounded sum, to nearest
-        (lambda sums: cut(sums + C), 29),  # adds C with the products and truncates, as in older GPUs
+        (lambda sums: round_to_fp32(round_to_fp32(sums) + C), 50),  # adds C to the rounded sum, to nearest
+        (lambda sums: truncate_to_fp32(sums + C), 29),  # adds C with the products and truncates, as in older GPUs
     ],
 )
 def test_fp32_results(model: Callable[[Values], Values], agree: int):

@@ -1,4 +1,4 @@
-"""The generator covers every exponent, every gap, ties and all other kinds of cases."""
+"""Test that the generator covers every exponent, every gap, ties and all other kinds of cases."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_integers_reach_both_ends_and_every_power_of_two():
 
 
 @pytest.mark.parametrize("fmt", FLOATS, ids=lambda fmt: fmt.name)
-def test_gaps_go_from_none_to_the_whole_range(fmt):
+def test_gaps_cover_the_full_range(fmt):
     cases = dot_cases(np.random.default_rng(4), fmt, fmt, 100_000, steps=2, lanes=4, kinds=("gap",))
     exponents = np.array(table(fmt.name).exponents)
     units = np.array([unit != 0 for unit in table(fmt.name).units])

@@ -1,4 +1,4 @@
-"""The fp8 presets follow the published rules of Ada, Hopper and Blackwell on cases that distinguish them.
+"""Compare the fp8 presets with the published rules of Ada, Hopper and Blackwell.
 
 Ada and Hopper: P. Xie et al., arXiv:2511.10909. Blackwell: captured results of a B200. Its instruction may be emulated,
 and differs from that paper's description of the unit.
@@ -85,7 +85,7 @@ def test_ada_cuts_the_sum_of_sixteen_before_the_next_sixteen(name):
     carry = dict.fromkeys(range(4), ONE) | {4: power_of_two(-12), 16: (-2.0, 1.0), 17: (-2.0, 1.0)}
     assert hopper(carry) == 2.0**-12
     assert ada(carry) == 0
-    # A term of 2**-8 is lost beside 64, but Ada adds two such terms before 64.
+    # A term of 2**-8 is lost in a sum with 64, but Ada adds two such terms before 64.
     late = {0: power_of_two(-8), 1: power_of_two(-8), 16: (32.0, 2.0)}
     assert hopper(late) == 64
     assert ada(late) == 64 + 2.0**-7

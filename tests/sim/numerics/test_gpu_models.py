@@ -1,6 +1,6 @@
-"""The presets agree with publications about the tensor cores that they are named after.
+"""Compare the presets with publications about the tensor cores that they are named after.
 
-They give the recorded results of a published model, bit by bit, and the results that others found on GPUs:
+The presets give the recorded results of a published model, bit by bit, and the results that others found on GPUs:
 M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7,
 2021 (V100, T4, A100); F. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004 (also H100).
 """
@@ -68,7 +68,7 @@ def as_table(accumulator: str | dict) -> dict:
 
 
 @pytest.mark.parametrize("entry", [entry for entry in RECORDED if "zero_exponent" in as_table(entry["accumulator"])])
-def test_recorded_results_show_what_an_accumulator_of_zero_counts_as(entry):
+def test_recorded_results_depend_on_the_exponent_of_zero(entry):
     """If zero counts with exponent -126, or an exponent next to the model's, results differ."""
     recorded = [case.split()[-1] for case in entry["a b c d"]]
     table = as_table(entry["accumulator"])
@@ -106,7 +106,7 @@ def core(request):
     return TensorCore(request.param)
 
 
-def test_subnormals_come_in_and_go_out(core):
+def test_subnormal_operands_and_results(core):
     assert core((2.0**-24, 4.0)) == 2.0**-22
     assert core(c=2.0**-149) == 2.0**-149
     assert core((2.0**-24, 2.0**-24)) == 2.0**-48
@@ -119,7 +119,7 @@ def test_products_are_exact(core):
     assert core(*[(below_one, below_one)] * 4) == 4 * (1 - 2.0**-10 + 2.0**-22)
 
 
-def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
+def test_terms_are_aligned_to_the_largest(core):
     """Sequential addition would keep terms before the largest one."""
     tiny = power_of_two(-core.fraction_bits - 1)
     for place in range(core.lanes):
@@ -131,7 +131,7 @@ def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_alignment_keeps_no_one_or_two_bits_more_than_fp32_has(core, sign):
+def test_alignment_keeps_the_documented_extra_bits(core, sign):
     """Alignment keeps no more bits than FP32 on V100, one more on A100, and two more on H100."""
     visible = [
         k
@@ -155,14 +155,14 @@ def test_sums_have_room_for_carries(core):
 
 
 def test_sums_are_normalised_only_at_the_end(core):
-    """A larger C may give a smaller result: products count beside 1 - 2**-24, but are lost beside 1."""
+    """A larger C may give a smaller result: products count in a sum with 1 - 2**-24, but not with 1."""
     tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     assert core(*tiny, c=1 - 2.0**-24) == 1 + 2.0**-23
     assert core(*tiny, c=1.0) == 1.0
 
 
-def test_groups_are_as_large_as_the_preset_says(core):
-    """Twice as many products take two steps. Each is rounded, so that the second is lost beside 1."""
+def test_groups_have_the_size_of_the_preset(core):
+    """Twice as many products take two steps. Each is rounded, so that the second is lost in the sum with 1."""
     tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     first = core(*tiny, c=1 - 2.0**-24)
     assert core(*tiny, c=first) == first

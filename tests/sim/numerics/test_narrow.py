@@ -1,4 +1,4 @@
-"""For formats of 6 and 4 bits, where every pattern is a number, compare products and sums with ml_dtypes."""
+"""Compare products and sums in formats of 6 and 4 bits with ml_dtypes."""
 
 from collections import Counter
 from itertools import product
@@ -29,11 +29,11 @@ QUICK = (("fp6_e2m3", "fp6_e3m2"), ("fp4_e2m1", "fp4_e2m1"))
 """Nightly tests cover the other formats."""
 
 
-def at_night(names: tuple[str, str]) -> Any:
+def nightly_unless_quick(names: tuple[str, str]) -> Any:
     return pytest.param(names, marks=[] if names in QUICK else pytest.mark.slow, id="-".join(names))
 
 
-pairs_of_formats = pytest.mark.parametrize("names", [at_night(names) for names in PAIRS])
+pairs_of_formats = pytest.mark.parametrize("names", [nightly_unless_quick(names) for names in PAIRS])
 
 
 def config_of(names: tuple[str, str], **more) -> TileConfig:
@@ -126,7 +126,7 @@ def test_every_product_of_the_verilog(names, lanes, accumulator, tmp_path):
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(50_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("names", [at_night(names) for names in (*PAIRS, *WIDER)])
+@pytest.mark.parametrize("names", [nightly_unless_quick(names) for names in (*PAIRS, *WIDER)])
 def test_sums(names, count):
     """The golden model's sums, with C, equal rational arithmetic."""
     seen = Counter[str]()

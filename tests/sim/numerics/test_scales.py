@@ -52,7 +52,7 @@ def every_value(config: TileConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_every_scale_is_what_ml_dtypes_says(name):
+def test_decoded_scales_match_ml_dtypes(name):
     scale = SCALES[name]
     for bits, value in enumerate(scale_table(name)):
         decoded = decode_scale(bits, scale)
@@ -215,7 +215,7 @@ def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
 
 
 @pytest.mark.parametrize("lanes", [4, 16])
-def test_nvfp4_sums_are_those_of_the_dense_tile(lanes):
+def test_nvfp4_sums_match_the_dense_tile(lanes):
     """Exact accumulators give the bits of the dense tile and the emulator, for any promotion across blocks."""
     config = TileConfig(**NVFP4, rows=3, columns=2, lanes=lanes, depth=3, connectivity="auto")
     rng = np.random.default_rng(lanes)
@@ -245,7 +245,7 @@ def one_step(config: TileConfig, a: list[int], b: list[int]) -> Any:
     return matmul(np.array([[a]], np.uint8), np.array([[b]], np.uint8), config)
 
 
-def test_a_block_is_skipped_by_its_scale_alone():
+def test_zero_scale_skips_a_block():
     config = TileConfig(**NVFP4, rows=1, columns=1)
     steps = [[[7, 7, 7, 7, scale] for scale in (0x38, 0x00, 0x80, 0x00, 0x38)]]
     found = matmul(np.array([[[2, 2, 2, 2, 0x38]] * 5], np.uint8), np.array(steps, np.uint8), config)

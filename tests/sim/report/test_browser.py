@@ -27,7 +27,7 @@ def browser() -> "Iterator[Browser]":
         browser.close()
 
 
-class Opened:
+class OpenPage:
     """A page in a tab without network. `close` fails after a console message or a load."""
 
     def __init__(self, browser: "Browser", path: Path, scheme: Any = "light", width: int = 1280) -> None:
@@ -50,21 +50,21 @@ class Opened:
 @pytest.fixture(scope="module")
 def figures(browser: "Browser", page: Path) -> Iterator["Page"]:
     """Open the complete page once: without a graphics card, its charts take seconds to draw."""
-    tab = Opened(browser, page)
+    tab = OpenPage(browser, page)
     yield tab.page
     tab.close()
 
 
 @pytest.fixture
 def viewer(browser: "Browser", schedules_page: Path) -> Iterator["Page"]:
-    tab = Opened(browser, schedules_page)
+    tab = OpenPage(browser, schedules_page)
     yield tab.page
     tab.close()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 380)])
 def test_loads(scheme: str, width: int, browser: "Browser", page: Path) -> None:
-    tab = Opened(browser, page, scheme, width)
+    tab = OpenPage(browser, page, scheme, width)
     charts = tab.page.locator(".chart")
     assert charts.count() == tab.page.locator(".chart .main-svg .xaxislayer-above").count() == 4
     color = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -79,7 +79,7 @@ def choose(page: "Page", run: ScheduleRun) -> None:
     page.select_option("#viewer-run", label=run.title)
 
 
-def shown(page: "Page", name: str) -> str:
+def viewer_text(page: "Page", name: str) -> str:
     return page.inner_text(f"#viewer-{name}")
 
 
@@ -103,14 +103,19 @@ STEP_TO_THE_END = """() => {
 """Values that the viewer shows in every cycle."""
 
 
-def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+def test_viewer_counts_match_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     for run in runs.values():
         choose(viewer, run)
         cycles = len(viewer.evaluate(STEP_TO_THE_END))
         assert cycles == run.simulated_cycles == run.counters.cycles
-        assert shown(viewer, "cycle") == shown(viewer, "cycles") == shown(viewer, "simulated") == str(cycles)
-        assert shown(viewer, "steps") == shown(viewer, "total") == str(run.counters.steps)
-        assert shown(viewer, "speedup") == f"{run.counters.steps / cycles:.2f}\N{MULTIPLICATION SIGN}"
+        assert (
+            viewer_text(viewer, "cycle")
+            == viewer_text(viewer, "cycles")
+            == viewer_text(viewer, "simulated")
+            == str(cycles)
+        )
+        assert viewer_text(viewer, "steps") == viewer_text(viewer, "total") == str(run.counters.steps)
+        assert viewer_text(viewer, "speedup") == f"{run.counters.steps / cycles:.2f}\N{MULTIPLICATION SIGN}"
         waited = viewer.locator(".panel .badge.sum").all_inner_texts()
         assert waited == [f"waited {wait}" for wait in run.counters.row_wait]
 
@@ -137,32 +142,32 @@ def test_viewer_shows_the_golden_schedule(name: str, column: int, viewer: "Page"
         assert cycle["steps"] == str(head)
 
 
-def test_viewer_moves(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+def test_viewer_keyboard_navigation(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     run = runs["real"]
     choose(viewer, run)
     last = str(run.counters.cycles)
-    assert shown(viewer, "cycle") == "1"
+    assert viewer_text(viewer, "cycle") == "1"
     assert viewer.get_attribute("#viewer-back", "aria-disabled") == "true"
     viewer.focus("#viewer-next")
     for key, cycle in (("End", last), ("ArrowLeft", str(run.counters.cycles - 1)), ("Home", "1"), ("ArrowRight", "2")):
         viewer.keyboard.press(key)
-        assert shown(viewer, "cycle") == cycle
+        assert viewer_text(viewer, "cycle") == cycle
     viewer.fill("#viewer-slider", "5")
-    assert shown(viewer, "cycle") == "5"
+    assert viewer_text(viewer, "cycle") == "5"
     viewer.select_option("#viewer-speed", "30")
     viewer.click("#viewer-play")
     assert viewer.get_attribute("#viewer-play", "aria-label") == "Pause"
     viewer.wait_for_selector("#viewer-play[aria-label=Play]")
-    assert shown(viewer, "cycle") == last
+    assert viewer_text(viewer, "cycle") == last
     viewer.click("#viewer-play")  # The run starts in the first cycle.
     viewer.click("#viewer-play")
-    stopped = shown(viewer, "cycle")
+    stopped = viewer_text(viewer, "cycle")
     assert int(stopped) < run.counters.cycles
     viewer.locator("#viewer-waits").click(position={"x": 1, "y": 5})
-    assert shown(viewer, "cycle") == "1"
+    assert viewer_text(viewer, "cycle") == "1"
 
 
-def test_reach_of_a_lane(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+def test_options_of_a_selected_lane(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     choose(viewer, runs["figure 3"])
     assert viewer.locator(".reach circle").count() == 0
     viewer.select_option("#viewer-lane", "3")
@@ -209,19 +214,19 @@ def test_empty_cells_sort_last(figures: "Page") -> None:
 
 
 def test_theme_is_switched(figures: "Page") -> None:
-    def look() -> tuple[str, str]:
+    def colors_of_page() -> tuple[str, str]:
         axis = "getComputedStyle(document.querySelector('#fig15 .xtitle')).fill"
         return figures.evaluate("getComputedStyle(document.body).backgroundColor"), figures.evaluate(axis)
 
-    light = look()
+    light = colors_of_page()
     figures.click("#theme")
-    assert look() == light  # The system's theme is light.
+    assert colors_of_page() == light  # The system's theme is light.
     figures.click("#theme")
-    dark = look()
+    dark = colors_of_page()
     assert dark[0] != light[0]
     assert dark[1] != light[1]
     figures.click("#theme")
-    assert look() == light
+    assert colors_of_page() == light
 
 
 def test_no_button_sends_anything(figures: "Page") -> None:
@@ -275,12 +280,12 @@ def axes(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     path = tmp_path_factory.mktemp("axes") / "page.html"
     write_report([figure], path)
-    tab = Opened(browser, path)
+    tab = OpenPage(browser, path)
     yield tab.page
     tab.close()
 
 
-def test_axes_are_of_their_metric(axes: "Page") -> None:
+def test_axes_match_their_metric(axes: "Page") -> None:
     titles = axes.locator(".chart[data-metric] .xtitle").all_text_contents()
     assert titles == ["share of zeros", "depth", "steps"]
     ticks = [chart.locator(".xtick text").all_text_contents() for chart in axes.locator(".chart[data-metric]").all()]
@@ -290,7 +295,7 @@ def test_axes_are_of_their_metric(axes: "Page") -> None:
     assert [label.split(" over ")[1].split(".")[0] for label in labels] == titles
 
 
-def test_no_two_series_look_alike(axes: "Page") -> None:
+def test_series_are_distinguishable(axes: "Page") -> None:
     looks = axes.locator(".chart[data-metric]").first.evaluate(
         "(chart) => chart.data.filter((one) => one.marker.symbol !== 'diamond-open')"
         ".map((one) => `${one.line.color} ${one.line.dash} ${one.marker.symbol}`)"
@@ -298,7 +303,7 @@ def test_no_two_series_look_alike(axes: "Page") -> None:
     assert len(looks) == len(set(looks)) == 11
 
 
-def test_the_toolbar_covers_nothing(axes: "Page") -> None:
+def test_toolbar_does_not_overlap_the_chart(axes: "Page") -> None:
     for chart in axes.locator(".chart[data-metric]").all():
         chart.hover()
         bar = chart.locator(".modebar").bounding_box()
@@ -310,7 +315,7 @@ def test_the_toolbar_covers_nothing(axes: "Page") -> None:
             assert apart, (other, box, bar)
 
 
-def test_backticks_are_code(axes: "Page") -> None:
+def test_backticks_become_code(axes: "Page") -> None:
     note = axes.locator(".note")
     assert note.inner_text() == "core is <logic>."
     assert note.locator("code").inner_text() == "core"
@@ -319,13 +324,13 @@ def test_backticks_are_code(axes: "Page") -> None:
 def test_arrow_keys_need_no_click(browser: "Browser", page: Path, schedules_page: Path) -> None:
     """Among figures, keys work while the viewer is visible. On its own page, the viewer takes all keys immediately."""
     for path, alone in ((page, False), (schedules_page, True)):
-        tab = Opened(browser, path)
+        tab = OpenPage(browser, path)
         tab.page.keyboard.press("ArrowRight")
-        assert shown(tab.page, "cycle") == ("2" if alone else "1"), "it is not in sight among figures"
+        assert viewer_text(tab.page, "cycle") == ("2" if alone else "1"), "it is not in sight among figures"
         tab.page.locator("#viewer-windows").scroll_into_view_if_needed()
-        before = int(shown(tab.page, "cycle"))
+        before = int(viewer_text(tab.page, "cycle"))
         tab.page.keyboard.press("ArrowRight")
-        assert shown(tab.page, "cycle") == str(before + 1)
+        assert viewer_text(tab.page, "cycle") == str(before + 1)
         tab.page.keyboard.press("End")
-        assert (shown(tab.page, "cycle") == shown(tab.page, "cycles")) == alone
+        assert (viewer_text(tab.page, "cycle") == viewer_text(tab.page, "cycles")) == alone
         tab.close()

@@ -1,4 +1,4 @@
-"""The page's text is complete and well-formed, and loads no external files."""
+"""Test that the page is complete and well-formed, and loads no external files."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def outline(page: Path) -> Outline:
     return Outline(page.read_text(encoding="utf-8"))
 
 
-def test_nothing_to_load(outline: Outline, page: Path) -> None:
+def test_page_loads_no_external_files(outline: Outline, page: Path) -> None:
     for tag, attributes in outline.elements:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "audio", "video"), tag
         assert "src" not in attributes
@@ -65,7 +65,7 @@ def test_nothing_to_load(outline: Outline, page: Path) -> None:
     assert page.stat().st_size < 6_000_000
 
 
-def test_every_figure_is_there(outline: Outline) -> None:
+def test_page_contains_every_figure(outline: Outline) -> None:
     identifiers = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
     charts = [
@@ -87,7 +87,7 @@ def test_every_figure_is_there(outline: Outline) -> None:
                 assert f"{point['ours'] / point['paper'] - 1:+.1%}".replace("-", "\N{MINUS SIGN}") in outline.text
 
 
-def test_references_lead_somewhere(outline: Outline) -> None:
+def test_references_are_resolved(outline: Outline) -> None:
     identifiers = {attributes.get("id") for _, attributes in outline.elements}
     for _, attributes in outline.elements:
         for name in ("aria-labelledby", "href", "data-filters"):
@@ -95,7 +95,7 @@ def test_references_lead_somewhere(outline: Outline) -> None:
                 assert (attributes[name] or "").removeprefix("#") in identifiers
 
 
-def test_data_is_the_runs(outline: Outline, runs: dict[str, ScheduleRun]) -> None:
+def test_data_contains_all_runs(outline: Outline, runs: dict[str, ScheduleRun]) -> None:
     data = json.loads(outline.data)
     assert [figure["name"] for figure in data["figures"]] == ["fig15", "fig12", "table4"]
     assert data["figures"][2]["points"][0]["series"] == "</script><b>"
@@ -111,7 +111,7 @@ def test_same_bytes(page: Path, runs: dict[str, ScheduleRun], tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [second]
 
 
-def test_parts(runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
+def test_unused_parts_are_left_out(runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
     """Without charts the page has no chart library, without runs no viewer. An empty page is valid."""
     path = tmp_path / "report.html"
     write_report([read_figure(areas())], path)
@@ -128,7 +128,7 @@ def test_parts(runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
     Outline(path.read_text(encoding="utf-8"))
 
 
-def test_nothing_half_written(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     write_report([read_figure(areas())], tmp_path / "made" / "report.html")
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):

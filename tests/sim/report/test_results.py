@@ -1,4 +1,4 @@
-"""A folder's results are read completely or raise an error of one line."""
+"""Test that a folder's results are read completely or raise an error of one line."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_folder_in_order(tmp_path: Path) -> None:
     assert [result.name for result in load_results(tmp_path)] == ["fig5", "fig15", "table4"]
 
 
-def test_point_keeps_what_it_is_given() -> None:
+def test_point_keeps_its_fields() -> None:
     first = read_figure(depths()).points[0]
     assert (first.metric, first.x, first.paper, first.more) == ("speedup", "2-deep", 1.5, {"zeros": 0.6})
     assert first.difference == first.ours / 1.5 - 1 if first.ours else False
@@ -66,7 +66,7 @@ def test_folder_refused(text: str | None, message: str, tmp_path: Path) -> None:
         load_results(tmp_path)
 
 
-def test_one_name_twice(tmp_path: Path) -> None:
+def test_duplicate_names(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.json").write_text(json.dumps(areas()))
     with pytest.raises(ReportError, match=r"b.json: name must be another .* not 'table4'"):

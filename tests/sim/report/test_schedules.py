@@ -1,4 +1,4 @@
-"""The viewer's schedules equal the golden model's and the cycle simulator's."""
+"""Compare the viewer's schedules with the golden model and the cycle simulator."""
 
 import json
 import re
@@ -18,7 +18,7 @@ NAMES = [*TILES, "real", "figure 3"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
+def test_cycles_match_the_simulators(name: str, runs: dict[str, ScheduleRun]) -> None:
     run = runs[name]
     document = run.to_json()
     assert len(run.schedules) == run.counters.cycles == run.simulated_cycles == document["simulated_cycles"]
@@ -31,7 +31,7 @@ def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_document_alone_tells_the_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
+def test_document_contains_the_complete_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
     """Its options and advances take exactly the effectual positions, each once. Waits add up."""
     run = runs[name]
     document = json.loads(json.dumps(run.to_json(), allow_nan=False))
@@ -56,7 +56,7 @@ def test_document_alone_tells_the_schedule(name: str, runs: dict[str, ScheduleRu
     assert np.array_equal(np.array(document["a"]) != 0, a.reshape(len(a), -1))
 
 
-def test_window_holds_what_is_taken(runs: dict[str, ScheduleRun]) -> None:
+def test_taken_steps_are_in_the_window(runs: dict[str, ScheduleRun]) -> None:
     for run in runs.values():
         document = run.to_json()
         for options, present in zip(document["taken"], document["present"], strict=True):
@@ -64,7 +64,7 @@ def test_window_holds_what_is_taken(runs: dict[str, ScheduleRun]) -> None:
             assert all(option < 0 or document["tile"]["options"][option][0] < present for option in options)
 
 
-def test_figure_3_is_the_golden_models_example(runs: dict[str, ScheduleRun]) -> None:
+def test_figure_3_matches_the_golden_example(runs: dict[str, ScheduleRun]) -> None:
     run = runs["figure 3"]
     assert (run.counters.cycles, run.counters.steps, run.counters.effectual) == (2, 4, 7)
     pairs = run.streams[0][1][0] != 0
@@ -72,14 +72,14 @@ def test_figure_3_is_the_golden_models_example(runs: dict[str, ScheduleRun]) -> 
         assert cycle.schedules[0][0] == schedule(window, 2, run.config.options)
 
 
-def test_values_keep_three_digits_and_zeros_alone_are_zero() -> None:
+def test_values_have_three_digits() -> None:
     config = TileConfig(rows=1, columns=1)
     b = np.array([[[0x0000, 0x8000, 0x0001, 0xBC01]]], np.uint16)  # 0, -0, fp16's least number, -1.00098
     document = record_run([(b, b)], config, "values").to_json()
     assert json.dumps(document["b"]) == "[[0, 0, 5.96e-08, -1]]"
 
 
-def test_layer_says_whether_values_are_recorded() -> None:
+def test_layer_describes_whether_values_are_recorded() -> None:
     record = next(iter(Trace.open(example_trace()).records))
     (run,) = layer_runs([record], TileConfig(), passes=2, seed=3)
     assert run.title == f"{record.layer} {record.operation}"
@@ -89,7 +89,7 @@ def test_layer_says_whether_values_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
-def test_what_became_of_values_is_told(name: str) -> None:
+def test_text_describes_the_rounding_of_values(name: str) -> None:
     """The scale applies to the shown values and is the largest that fits."""
     record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
     config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)

@@ -53,7 +53,7 @@ def make_trace(path: Path, *, values: bool = True, overwrite: bool = False, step
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip `os.fsync`, which takes a tenth of a second on a busy disk."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 

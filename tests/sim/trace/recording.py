@@ -40,7 +40,7 @@ def results(trace: Trace) -> dict[tuple[str, str], list[NDArray]]:
     return found
 
 
-def only(found: dict[tuple[str, str], list[NDArray]], layer: str, operation: str) -> NDArray:
+def single_result(found: dict[tuple[str, str], list[NDArray]], layer: str, operation: str) -> NDArray:
     (array,) = found[layer, operation]
     return array
 

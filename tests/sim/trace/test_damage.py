@@ -1,4 +1,4 @@
-"""The reader finds every kind of damage, and the error names trace, layer, operation and operand."""
+"""Test that the reader finds every kind of damage and names trace, layer, operation and operand."""
 
 import json
 import shutil
@@ -160,7 +160,7 @@ def test_index(name, trace):
     assert str(raised.value).startswith(str(trace))
 
 
-def test_index_that_says_something_else(trace):
+def test_edited_index_with_a_wrong_digest(trace):
     """Only the digest reveals the damage."""
     edit(trace, lambda index: record(index).update(layer="conv2"), sign=False)
     with pytest.raises(TraceError, match=r"index\.json: damaged or edited: digest must be"):
@@ -197,7 +197,7 @@ def test_values_of_another_step(trace):
         ("\xff", r"cannot read index\.json"),
     ],
 )
-def test_index_that_is_none(text, message, trace):
+def test_invalid_index(text, message, trace):
     (trace / "index.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(TraceError, match=message):
         Trace.open(trace)
@@ -220,7 +220,7 @@ def test_newer_minor_version(trace):
     opened.check()
 
 
-def test_places_without_a_trace(tmp_path):
+def test_paths_without_a_trace(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     for name, message in {
@@ -232,7 +232,7 @@ def test_places_without_a_trace(tmp_path):
             Trace.open(tmp_path / name)
 
 
-def test_check_looks_at_every_record(tmp_path):
+def test_check_compares_every_record(tmp_path):
     """`check` compares every record, not only the first that names an array."""
     trace = make_trace(tmp_path / "run.trace", values=False, steps=(0,))
 

@@ -1,4 +1,4 @@
-"""The trace in the package is valid, small, and equal to its script's recording."""
+"""Test that the trace in the package is valid, small, and equal to its script's recording."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tensordash_sim.trace import Trace, example_trace
 SCRIPT = Path(__file__).parents[3] / "examples" / "digits_cnn.py"
 
 
-def test_is_sound_and_small():
+def test_trace_is_valid_and_small():
     trace = Trace.open(example_trace())
     assert trace.complete
     assert trace.check() == 23
@@ -24,7 +24,7 @@ def test_is_sound_and_small():
                 assert 0.1 < np.abs(record.values(name)).max() < 1e4
 
 
-def test_the_script_records_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_script_records_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Layers, shapes and types of the first step are equal. Values depend on the processor."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:

@@ -1,4 +1,4 @@
-"""Record the data flow of a step: the operations that write and read each tensor."""
+"""Test the recorded data flow of a step: the operations that write and read each tensor."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def flow_of(
     return found.flow
 
 
-def only(flow: Flow, name: str, phase: str = "forward") -> Work:
+def find_work(flow: Flow, name: str, phase: str = "forward") -> Work:
     (work,) = (work for work in flow.work if work.name == f"aten::{name}" and work.phase == phase)
     return work
 
@@ -38,13 +38,13 @@ def shapes(flow: Flow, places: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [flow.tensors[place].shape for place in places]
 
 
-class TestWhoReadsWhat:
+class TestReadsAndWrites:
     def test_a_step(self, tmp_path):
         """The flow has all operations between two layers, forward and backward, with their tensors' names."""
         model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
         flow = flow_of(tmp_path, model, torch.ones(4, 6))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
-        relu, back = only(flow, "relu"), only(flow, "threshold_backward", "backward")
+        relu, back = find_work(flow, "relu"), find_work(flow, "threshold_backward", "backward")
         assert relu.reads == first.writes
         assert relu.writes[0] in second.reads
         inputs, weights = second.products[0][1]["A"], second.products[0][1]["W"]
@@ -64,15 +64,15 @@ class TestWhoReadsWhat:
         model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.MaxPool2d(2))
         flow = flow_of(tmp_path, model, torch.rand(2, 3, 8, 8))
         convolution, norm, pool = (
-            only(flow, name) for name in ("convolution", "native_batch_norm", "max_pool2d_with_indices")
+            find_work(flow, name) for name in ("convolution", "native_batch_norm", "max_pool2d_with_indices")
         )
         assert convolution.writes[0] == norm.reads[0]
         assert norm.writes[0] == pool.reads[0]
-        back = only(flow, "native_batch_norm_backward", "backward")
+        back = find_work(flow, "native_batch_norm_backward", "backward")
         # The backward pass reads the sums and the forward pass's input.
         assert set(norm.writes[1:]) | {convolution.writes[0]} < set(back.reads)
-        assert pool.writes[1] in only(flow, "max_pool2d_with_indices_backward", "backward").reads
-        gradients = only(flow, "convolution_backward", "backward")
+        assert pool.writes[1] in find_work(flow, "max_pool2d_with_indices_backward", "backward").reads
+        gradients = find_work(flow, "convolution_backward", "backward")
         assert back.writes[0] in gradients.reads
         assert shapes(flow, gradients.writes) == [(8, 3, 3, 3), (8,)]  # The batch needs no gradient.
 
@@ -89,26 +89,26 @@ class TestWhoReadsWhat:
         inputs = torch.rand(2, 4, requires_grad=True)
         flow = flow_of(tmp_path, Branches(), inputs)
         left, right = (work for work in flow.work if work.name == "aten::mm" and work.phase == "forward")
-        assert left.reads[0] == right.reads[0] == only(flow, "relu").writes[0]
-        assert set(only(flow, "add").reads) == {*left.writes, *right.writes}
+        assert left.reads[0] == right.reads[0] == find_work(flow, "relu").writes[0]
+        assert set(find_work(flow, "add").reads) == {*left.writes, *right.writes}
         # PyTorch adds the second gradient to the first, in place or not.
         added = [work for work in flow.work if work.name.startswith("aten::add") and work.phase == "backward"]
         back = [work.writes[0] for work in flow.work if work.products and work.phase == "backward" and len(work.writes)]
         assert len(added) == 1
         assert set(added[0].reads) <= set(back)
-        assert only(flow, "threshold_backward", "backward").reads[0] == added[0].writes[0]
+        assert find_work(flow, "threshold_backward", "backward").reads[0] == added[0].writes[0]
 
-    def test_in_place_is_another_tensor(self, tmp_path):
+    def test_in_place_operation_writes_a_new_tensor(self, tmp_path):
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
         flow = flow_of(tmp_path, model, torch.rand(3, 4))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
-        relu = only(flow, "relu_")
+        relu = find_work(flow, "relu_")
         assert relu.reads == first.writes
         assert relu.writes != first.writes
         assert relu.writes[0] in second.reads
         assert first.writes[0] not in second.reads
 
-    def test_views_and_copies_are_the_same_tensor(self, tmp_path):
+    def test_views_and_copies_share_a_tensor(self, tmp_path):
         class Views(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -128,7 +128,7 @@ class TestWhoReadsWhat:
         assert None not in gradients
         assert gradients >= {work.writes[0] for work in flow.work if work.products and set(work.writes) & gradients}
 
-    def test_what_is_made_without_tensors_is_not_read(self, tmp_path):
+    def test_factory_results_are_not_read(self, tmp_path):
         class Filled(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -140,10 +140,10 @@ class TestWhoReadsWhat:
                 return self.fc(torch.ones_like(out) + out)
 
         flow = flow_of(tmp_path, Filled(), torch.rand(2, 4))
-        filled = only(flow, "copy_")
+        filled = find_work(flow, "copy_")
         assert shapes(flow, filled.writes) == [(3, 4)]  # Writes to parts of a tensor count as one.
         assert len(filled.reads) == 1
-        assert filled.writes[0] in only(flow, "add").reads
+        assert filled.writes[0] in find_work(flow, "add").reads
 
     def test_attention(self, tmp_path):
         q, k, v = (torch.rand(2, 2, 5, 8, requires_grad=True) for _ in range(3))
@@ -175,7 +175,7 @@ class TestWhoReadsWhat:
         assert [update.states for update in found.flow.updates] == [2, 2]
 
 
-class TestWhatCannotBeTold:
+class TestExcludedOperations:
     def test_chosen_layers(self, tmp_path):
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
         (step,) = traced(tmp_path, lambda: model(torch.rand(2, 4)).sum().backward(), model=model, layers="0").steps
@@ -192,7 +192,7 @@ class TestWhatCannotBeTold:
         assert step_found.flow is None
         assert len(step_found.records) == 3
 
-    def test_evaluation_is_no_part(self, tmp_path):
+    def test_evaluation_is_not_recorded(self, tmp_path):
         model = nn.Linear(4, 2)
 
         def step() -> None:
@@ -213,7 +213,7 @@ SOUND = Flow(
 )
 
 
-def test_it_is_stored(tmp_path):
+def test_flow_round_trip(tmp_path):
     with TraceWriter(tmp_path / "run.trace") as writer:
         with writer.step(0) as step:
             record_layers(step, 0)
@@ -241,7 +241,7 @@ def test_it_is_stored(tmp_path):
         (("work",), {}, r"flow: work must be a list"),
     ],
 )
-def test_damage_is_told(where, value, message):
+def test_damaged_flow_is_refused(where, value, message):
     document = SOUND.to_json()
     inner: Any = document
     for key in where[:-1]:

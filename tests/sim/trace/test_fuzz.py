@@ -1,4 +1,4 @@
-"""Fuzz the trace reader: a damaged trace reads as before or raises TraceError."""
+"""Test that a damaged trace reads as before or raises TraceError."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Record training runs: the trace has the right contents and names, and training does not change."""
+"""Test that recordings of training runs are correct, and that training does not change."""
 
 import os
 import resource
@@ -161,7 +161,7 @@ def test_sampling_of_layers(tmp_path: Path) -> None:
         traced(tmp_path, lambda: train(mlp(), torch.randn(2, 6)), layers="fc*")
 
 
-def test_steps_that_are_ended_by_hand(tmp_path: Path) -> None:
+def test_explicit_ends_of_steps(tmp_path: Path) -> None:
     generator, judge = mlp(), nn.Linear(3, 1)
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (generator, judge)]
     for options, expected in (({}, 4), ({"optimizers": optimizers[1:]}, 2), ({"optimizers": ()}, 2)):
@@ -208,7 +208,7 @@ def full() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_disk_that_is_full(tmp_path: Path, full: Callable[[], None]) -> None:
+def test_full_disk(tmp_path: Path, full: Callable[[], None]) -> None:
     model = mlp()
     message = r"run\.trace: recording failed in step 2: .*File too large: '.*run\.trace.*'; it holds 2 complete steps$"
     with pytest.raises(TraceError, match=message), record(tmp_path / "run.trace", values=True):
@@ -219,7 +219,7 @@ def test_disk_that_is_full(tmp_path: Path, full: Callable[[], None]) -> None:
     trace.check()
 
 
-def test_disk_that_is_full_and_a_script_that_goes_on(tmp_path: Path, full: Callable[[], None]) -> None:
+def test_full_disk_in_a_script_that_continues(tmp_path: Path, full: Callable[[], None]) -> None:
     """A script may catch the error. The recording raises it again at its end."""
     caught = []
 
@@ -239,7 +239,7 @@ def test_disk_that_is_full_and_a_script_that_goes_on(tmp_path: Path, full: Calla
     assert len(Trace.open(tmp_path / "run.trace").steps) == 1
 
 
-def test_disk_that_is_full_at_the_end_and_from_the_beginning(tmp_path: Path, full: Callable[[], None]) -> None:
+def test_full_disk_at_the_start_and_at_the_end(tmp_path: Path, full: Callable[[], None]) -> None:
     def script() -> None:
         train(mlp(), torch.randn(2, 6), 1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
@@ -267,7 +267,7 @@ def test_inside_of_another_recording(tmp_path: Path) -> None:
     assert dict(torch.autograd.Function.__dict__) == before
 
 
-def test_inside_of_another_mode(tmp_path: Path) -> None:
+def test_inside_of_another_dispatch_mode(tmp_path: Path) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     with record(tmp_path / "run.trace", every=2), FlopCounterMode(display=False) as flops:
@@ -333,7 +333,7 @@ def test_arguments(tmp_path: Path) -> None:
         pass
 
 
-def test_torch_is_not_imported_before_it_is_needed(tmp_path: Path) -> None:
+def test_torch_is_imported_lazily(tmp_path: Path) -> None:
     code = """
 import sys, tensordash.extras, tensordash_sim.trace
 assert "torch" not in sys.modules

@@ -1,4 +1,4 @@
-"""Recorded products have the right names and roles however a module runs. Other operations are listed."""
+"""Test that recorded products have the right names and roles however a module runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_layers_that_are_computed_weights(tmp_path: Path) -> None:
     assert operations(trace) == ["0/mm0 AxW", "1 AxW", "1 WxG", "1 AxG", "0/mm0 AxG"]
 
 
-def test_layer_whose_weights_come_to_be_later(tmp_path: Path) -> None:
+def test_lazy_layers(tmp_path: Path) -> None:
     model = nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 2))
     model[1].weight.data = torch.randn(2, 3)
     trace = traced(tmp_path, lambda: model(torch.randn(2, 4)).sum().backward(), model=model)
@@ -76,7 +76,7 @@ def test_layer_whose_weights_come_to_be_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["copy", "data", "out"])
-def test_memory_that_is_written_to_between_two_products(way: str, tmp_path: Path) -> None:
+def test_memory_that_is_overwritten_between_two_products(way: str, tmp_path: Path) -> None:
     layer, memory = nn.Linear(4, 3).double(), torch.zeros(2, 4, dtype=torch.float64)
     inputs = [torch.randn(2, 4, dtype=torch.float64).relu() for _ in range(3)]
 
@@ -119,7 +119,7 @@ def test_other_ways_to_run_a_module(tmp_path: Path) -> None:
     assert len(operations(traced(tmp_path, in_backward))) == 10
 
 
-def test_what_cannot_be_told_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_errors_do_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: Any) -> None:
         raise RuntimeError("no idea")
 
@@ -216,7 +216,7 @@ def test_function_inside_of_a_function(tmp_path: Path) -> None:
     assert not uncaptured(trace)
 
 
-def test_saved_tensors_that_are_kept_elsewhere(tmp_path: Path) -> None:
+def test_saved_tensor_hooks(tmp_path: Path) -> None:
     model, square = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 4)).double(), nn.Linear(4, 4).double()
 
     def run(model: nn.Module, samples: int) -> None:
@@ -303,7 +303,7 @@ UNCAPTURED: dict[str, tuple[Callable[[], Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", UNCAPTURED)
-def test_what_is_not_captured_is_named(case: str, tmp_path: Path) -> None:
+def test_uncaptured_operations_are_listed(case: str, tmp_path: Path) -> None:
     run, expected = UNCAPTURED[case]
     trace = traced(tmp_path, lambda: (run(), nn.Linear(3, 3)(torch.ones(1, 3))))
     assert uncaptured(trace) == expected

@@ -1,4 +1,4 @@
-"""Products of recorded operands equal PyTorch's outputs and both gradients. No product is lost or repeated."""
+"""Compare products of recorded operands with PyTorch's outputs and gradients."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from .recording import close, only, results, traced, uncaptured
+from .recording import close, results, single_result, traced, uncaptured
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(padding='same'|LSTM with projections)")
 Arguments = dict[str, Any]
@@ -51,14 +51,14 @@ def check_layer(path: Path, layer: Any, x: Any, forward: str = "AxW", to_input: 
     y, found, _ = forward_and_backward(path, lambda: layer(x), layer)
     name = type(layer).__name__
     bias = 0 if layer.bias is None else layer.bias.reshape(-1, *[1] * (layer.weight.dim() - 2))
-    whole, product = y - bias, only(found, name, forward)
+    whole, product = y - bias, single_result(found, name, forward)
     if whole.numel() != product.size:  # Output padding exceeds all taps.
         inside = tuple(slice(extent) for extent in product.shape)
         assert whole.abs().sum().item() == pytest.approx(whole[inside].abs().sum().item(), abs=1e-9)
         whole = whole[inside]
     close(product, whole)
-    close(only(found, name, to_input), x.grad)
-    close(only(found, name, "AxG"), layer.weight.grad)
+    close(single_result(found, name, to_input), x.grad)
+    close(single_result(found, name, "AxG"), layer.weight.grad)
     assert sum(map(len, found.values())) == 3
 
 
@@ -86,8 +86,8 @@ def test_convolution(case: str, tmp_path: Path) -> None:
         layer = nn.Sequential(layer)  # The module pads the product's input.
         x = zeroed(*shape)
         y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
-        close(only(found, "0", "AxW"), y - layer[0].bias.reshape(-1, *[1] * (len(shape) - 2)))
-        close(only(found, "0", "AxG"), layer[0].weight.grad)
+        close(single_result(found, "0", "AxW"), y - layer[0].bias.reshape(-1, *[1] * (len(shape) - 2)))
+        close(single_result(found, "0", "AxG"), layer[0].weight.grad)
     else:
         check_layer(tmp_path, layer, zeroed(*shape))
 
@@ -117,25 +117,25 @@ def test_linear(shape: tuple[int, ...], out: int, bias: bool, tmp_path: Path) ->
     layer = nn.Linear(6, out, bias=bias)
     x = zeroed(*shape)
     y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
-    close(only(found, "Linear", "AxW"), (y - (layer.bias if bias else 0)).reshape(-1, out))
-    close(only(found, "Linear", "WxG"), x.grad.reshape(-1, 6))
-    close(only(found, "Linear", "AxG"), layer.weight.grad)
+    close(single_result(found, "Linear", "AxW"), (y - (layer.bias if bias else 0)).reshape(-1, out))
+    close(single_result(found, "Linear", "WxG"), x.grad.reshape(-1, 6))
+    close(single_result(found, "Linear", "AxG"), layer.weight.grad)
 
 
 def test_linear_of_an_input_that_is_not_contiguous(tmp_path: Path) -> None:
     layer, x = nn.Linear(5, 4, bias=False), zeroed(3, 2, 5)
     y, found, _ = forward_and_backward(tmp_path, lambda: layer(x.transpose(0, 1)), layer)
-    close(only(found, "Linear", "AxW"), y.reshape(-1, 4))
-    close(only(found, "Linear", "WxG"), x.grad.transpose(0, 1).reshape(-1, 5))
-    close(only(found, "Linear", "AxG"), layer.weight.grad)
+    close(single_result(found, "Linear", "AxW"), y.reshape(-1, 4))
+    close(single_result(found, "Linear", "WxG"), x.grad.transpose(0, 1).reshape(-1, 5))
+    close(single_result(found, "Linear", "AxG"), layer.weight.grad)
 
 
-def test_square_layer_in_which_no_shape_tells_anything(tmp_path: Path) -> None:
+def test_square_layer_with_ambiguous_shapes(tmp_path: Path) -> None:
     layer, x = nn.Linear(4, 4, bias=False), zeroed(4, 4)
     y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
-    close(only(found, "Linear", "AxW"), y)
-    close(only(found, "Linear", "WxG"), x.grad)
-    close(only(found, "Linear", "AxG"), layer.weight.grad)
+    close(single_result(found, "Linear", "AxW"), y)
+    close(single_result(found, "Linear", "WxG"), x.grad)
+    close(single_result(found, "Linear", "AxG"), layer.weight.grad)
 
 
 def test_only_gradients_that_are_computed(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def matches(array: np.ndarray, tensor: torch.Tensor) -> None:
 def test_product_of_a_tensor_with_its_transpose(tmp_path: Path) -> None:
     x = zeroed(4, 4)
     y, found, _ = forward_and_backward(tmp_path, lambda: x @ x.t())
-    close(only(found, "mm0", "AxW"), y)
-    close(only(found, "mm0", "WxG") + only(found, "mm0", "AxG"), x.grad)
+    close(single_result(found, "mm0", "AxW"), y)
+    close(single_result(found, "mm0", "WxG") + single_result(found, "mm0", "AxG"), x.grad)
 
 
 @pytest.mark.parametrize("case", ["mm", "bmm", "addmm", "baddbmm"])
@@ -201,8 +201,8 @@ def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
     }
     _, found, _ = forward_and_backward(tmp_path, run[case])
     name = "bmm0" if "bmm" in case else "mm0"
-    close(only(found, name, "WxG"), left.grad)
-    close(only(found, name, "AxG"), right.grad.t())
+    close(single_result(found, name, "WxG"), left.grad)
+    close(single_result(found, name, "AxG"), right.grad.t())
 
 
 def test_second_backward_pass_of_a_product_of_a_tensor_with_itself(tmp_path: Path) -> None:
@@ -234,27 +234,27 @@ def test_parameter_on_the_left(tmp_path: Path) -> None:
 
     layer, x = Left(), zeroed(4, 3)
     y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
-    close(only(found, "Left.mixing", "AxW"), y.t())
-    close(only(found, "Left.mixing", "WxG"), x.grad.t())
-    close(only(found, "Left.mixing", "AxG"), layer.mixing.grad)
+    close(single_result(found, "Left.mixing", "AxW"), y.t())
+    close(single_result(found, "Left.mixing", "WxG"), x.grad.t())
+    close(single_result(found, "Left.mixing", "AxG"), layer.mixing.grad)
 
 
 def test_addbmm(tmp_path: Path) -> None:
     a, b = zeroed(2, 3, 4), zeroed(2, 4, 5)
     y, found, _ = forward_and_backward(tmp_path, lambda: torch.addbmm(torch.zeros(3, 5), a, b))
-    close(only(found, "bmm0", "AxW").sum(0), y)
-    close(only(found, "bmm0", "WxG"), a.grad)
-    close(only(found, "bmm0", "AxG"), b.grad.mT)
+    close(single_result(found, "bmm0", "AxW").sum(0), y)
+    close(single_result(found, "bmm0", "WxG"), a.grad)
+    close(single_result(found, "bmm0", "AxG"), b.grad.mT)
 
 
 def test_vectors(tmp_path: Path) -> None:
     a, b = zeroed(3, 4), zeroed(4)
     y, found, trace = forward_and_backward(tmp_path, lambda: a @ b)
-    close(only(found, "mv0", "AxW"), y)
-    close(only(found, "mv0", "AxG"), b.grad)
+    close(single_result(found, "mv0", "AxW"), y)
+    close(single_result(found, "mv0", "AxG"), b.grad)
     assert uncaptured(trace) == ["aten::mv (gradients without sums: products of vectors, mv0)"]
     trace = traced(tmp_path, lambda: torch.dot(b, b.detach()).backward())
-    assert only(results(trace), "dot0", "AxW").item() == pytest.approx(b.square().sum().item())
+    assert single_result(results(trace), "dot0", "AxW").item() == pytest.approx(b.square().sum().item())
     assert uncaptured(trace) == ["aten::dot (gradients without sums: products of vectors, dot0)"]
 
 
@@ -284,14 +284,14 @@ def test_attention(case: str, backend: str, tmp_path: Path) -> None:
     y, found, trace = forward_and_backward(tmp_path, run)
     assert not uncaptured(trace)
     qk, pv = ("attention0/qk", "attention0/pv") if backend == "fused" else ("bmm0", "bmm1")
-    close(only(found, pv, "AxW").reshape(y.shape), y)
+    close(single_result(found, pv, "AxW").reshape(y.shape), y)
     if backend == "math":  # This backend first multiplies both by the scale's square root.
         assert {operation for _, operation in found} == {"AxW", "WxG", "AxG"}
         assert sum(map(len, found.values())) == 6
         return
-    close(only(found, qk, "WxG").reshape(q.shape), q.grad)
-    close(only(found, qk, "AxG").reshape(k.shape), k.grad)
-    close(only(found, pv, "AxG").reshape(2, heads, 3, 7), v.grad.mT)
+    close(single_result(found, qk, "WxG").reshape(q.shape), q.grad)
+    close(single_result(found, qk, "AxG").reshape(k.shape), k.grad)
+    close(single_result(found, pv, "AxG").reshape(2, heads, 3, 7), v.grad.mT)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -300,19 +300,19 @@ def test_multihead_attention(need_weights: bool, tmp_path: Path) -> None:
     x = zeroed(3, 5, 4)
     run = lambda: layer(x, x, x, need_weights=need_weights)[0]  # noqa: E731
     y, found, trace = forward_and_backward(tmp_path, run, layer)
-    close(only(found, "MultiheadAttention.in_proj_weight", "AxG"), layer.in_proj_weight.grad)
+    close(single_result(found, "MultiheadAttention.in_proj_weight", "AxG"), layer.in_proj_weight.grad)
     by_place = (5, 3, 4)  # The result has the layer's shape.
-    close(only(found, "MultiheadAttention.in_proj_weight", "WxG").reshape(by_place), x.grad.transpose(0, 1))
-    close(only(found, "out_proj", "AxG"), layer.out_proj.weight.grad)
-    close(only(found, "out_proj", "AxW").reshape(by_place), (y - layer.out_proj.bias).transpose(0, 1))
+    close(single_result(found, "MultiheadAttention.in_proj_weight", "WxG").reshape(by_place), x.grad.transpose(0, 1))
+    close(single_result(found, "out_proj", "AxG"), layer.out_proj.weight.grad)
+    close(single_result(found, "out_proj", "AxW").reshape(by_place), (y - layer.out_proj.bias).transpose(0, 1))
     inner = ("bmm0", "bmm1") if need_weights else ("attention0/qk", "attention0/pv")
     for part in inner:
         for operation in ("AxW", "WxG", "AxG"):
-            only(found, f"MultiheadAttention/{part}", operation)
+            single_result(found, f"MultiheadAttention/{part}", operation)
     assert not uncaptured(trace)
 
 
-def test_whole_networks(tmp_path: Path) -> None:
+def test_complete_networks(tmp_path: Path) -> None:
     cnn = (
         nn.Sequential(
             nn.Conv2d(2, 4, 3, padding=1),

@@ -1,4 +1,4 @@
-"""Products of recorded operands of recurrent layers, fused layers included, equal PyTorch's gradients."""
+"""Compare products of recorded operands of recurrent layers with PyTorch's gradients."""
 
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def test_cell(kind: type[nn.Module], tmp_path: Path) -> None:
         close(sum(found[f"{kind.__name__}.{path}", "AxG"]), getattr(cell, path).grad)
 
 
-def test_lstm_that_begins_with_a_state(tmp_path: Path) -> None:
+def test_lstm_with_an_initial_state(tmp_path: Path) -> None:
     layer: Any = nn.LSTM(5, 4)
     x, h, c = (torch.randn(shape, dtype=torch.float32).requires_grad_() for shape in ((3, 2, 5), (1, 2, 4), (1, 2, 4)))
     trace = traced(tmp_path, lambda: total(layer(x, (h, c))[0]).backward(), model=layer)

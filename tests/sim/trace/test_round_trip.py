@@ -1,4 +1,4 @@
-"""A written trace reads back unchanged."""
+"""Test that a written trace reads back unchanged."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from tensordash_sim.trace import arrays as storage
 from .conftest import LAYERS, OPERATIONS, make_trace, operands
 
 
-def one(path: Path, array: Any, dtype: str | None = None, values: bool = True) -> Any:
+def record_one(path: Path, array: Any, dtype: str | None = None, values: bool = True) -> Any:
     """Record a product whose A is the array as a row, and whose W is a mask of ones."""
     array = np.asarray(array).reshape(1, 1, -1)
     geometry = MatrixProduct(batch=1, samples=1, in_features=array.size, out_features=1)
@@ -26,7 +26,7 @@ def one(path: Path, array: Any, dtype: str | None = None, values: bool = True) -
     return record
 
 
-def test_everything(trace):
+def test_all_fields_of_a_trace(trace):
     found = Trace.open(trace)
     assert found.complete
     assert found.conditions == {"model": "small"}
@@ -61,7 +61,7 @@ def test_sizes(size, kind, tmp_path):
         "none": np.zeros(size, bool),
         "all": np.ones(size, bool),
     }[kind]
-    record = one(tmp_path / "run.trace", mask)
+    record = record_one(tmp_path / "run.trace", mask)
     np.testing.assert_array_equal(record.mask("A").reshape(-1), mask)
     assert record.operands["A"].zeros == pytest.approx(1 - mask.mean())
 
@@ -72,7 +72,7 @@ def test_chunks(chunk, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "CHUNK_BYTES", 8 * chunk)
     values = np.maximum(np.random.default_rng(0).normal(size=(7, 13, 5)), 0)
     for number, view in enumerate((values, values.transpose(2, 0, 1), values[::2, :, ::-1])):
-        record = one(tmp_path / f"{number}.trace", view)
+        record = record_one(tmp_path / f"{number}.trace", view)
         np.testing.assert_array_equal(record.values("A").reshape(-1), view.reshape(-1))
         np.testing.assert_array_equal(record.mask("A").reshape(-1), view.reshape(-1) != 0)
         packed = storage.pack(view, "float64")
@@ -89,7 +89,7 @@ def test_floats(dtype, order, tmp_path):
     values = np.array([*NUMBERS, 0, 0], dtype)
     patterns = values.view(f"u{values.itemsize}")
     patterns[-2:] = [1, patterns[4] + 1]
-    record = one(tmp_path / "run.trace", values.astype(values.dtype.newbyteorder(order)))
+    record = record_one(tmp_path / "run.trace", values.astype(values.dtype.newbyteorder(order)))
     assert record.operands["A"].dtype == dtype
     assert record.mask("A").reshape(-1).tolist() == [False, False] + [True] * 8
     assert record.values("A").tobytes() == values.tobytes()
@@ -97,10 +97,10 @@ def test_floats(dtype, order, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("as_bits", [False, True])
-def test_types_that_numpy_lacks(dtype, as_bits, tmp_path):
+def test_dtypes_that_numpy_lacks(dtype, as_bits, tmp_path):
     values = np.array(NUMBERS, np.float32).astype(getattr(ml_dtypes, dtype))
     bits = values.view(DTYPES[dtype].stored)
-    record = one(tmp_path / "run.trace", bits if as_bits else values, dtype if as_bits else None)
+    record = record_one(tmp_path / "run.trace", bits if as_bits else values, dtype if as_bits else None)
     assert record.operands["A"].dtype == dtype
     assert record.mask("A").reshape(-1).tolist() == [False, False] + [True] * 6
     np.testing.assert_array_equal(record.values("A").reshape(-1), bits)
@@ -109,24 +109,27 @@ def test_types_that_numpy_lacks(dtype, as_bits, tmp_path):
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
 def test_integers(dtype, tmp_path):
     values = np.array([0, 1, -1, np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
-    record = one(tmp_path / "run.trace", values)
+    record = record_one(tmp_path / "run.trace", values)
     assert record.mask("A").reshape(-1).tolist() == [False] + [True] * 4
     np.testing.assert_array_equal(record.values("A").reshape(-1), values)
 
 
 def test_masks_have_no_values(tmp_path):
     """Masks and records without stored values have no values."""
-    for record in (one(tmp_path / "a", [True, False], "bfloat16"), one(tmp_path / "b", [1.0, 0.0], values=False)):
+    for record in (
+        record_one(tmp_path / "a", [True, False], "bfloat16"),
+        record_one(tmp_path / "b", [1.0, 0.0], values=False),
+    ):
         assert record.operands["A"].values is None
         assert record.mask("A").tolist() == [[[True, False]]]
         with pytest.raises(TraceError, match=r"step 0, layer fc, AxW, operand A: values are not stored"):
             record.values("A")
-    assert one(tmp_path / "a", [True], "bfloat16").operands["A"].dtype == "bfloat16"
+    assert record_one(tmp_path / "a", [True], "bfloat16").operands["A"].dtype == "bfloat16"
     with pytest.raises(ValueError, match=r"^operand of AxW must be one of A, W, not 'G'$"):
         record.mask("G")
 
 
-def test_stored_once(tmp_path):
+def test_equal_arrays_are_stored_once(tmp_path):
     """Equal content in another record, step or shape is stored once. Arrays with equal zeros share a mask."""
     geometry = MatrixProduct(batch=1, samples=2, in_features=8, out_features=2)
     tensor = np.arange(16.0).reshape(1, 2, 8) % 3
@@ -140,7 +143,7 @@ def test_stored_once(tmp_path):
     assert trace.check() == 3
 
 
-def test_digest_is_of_the_content(tmp_path):
+def test_digest_depends_on_the_content(tmp_path):
     paths = [make_trace(tmp_path / name) for name in "ab"]
     assert Trace.open(paths[0]).digest == Trace.open(paths[1]).digest
     assert Trace.open(make_trace(tmp_path / "c", steps=(0,))).digest != Trace.open(paths[0]).digest

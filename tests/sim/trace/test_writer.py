@@ -49,7 +49,7 @@ def test_interrupted_in_the_first_step(tmp_path):
     assert files(tmp_path) == []
 
 
-def test_goes_on_after_a_step_that_failed(tmp_path):
+def test_continues_after_a_failed_step(tmp_path):
     with TraceWriter(tmp_path / "run.trace") as writer:
         stale = None
         try:
@@ -114,7 +114,7 @@ def test_index_that_cannot_be_written(tmp_path, monkeypatch):
     assert trace.check() == len(list(next(trace.records).arrays.glob("mask-*"))) == 12
 
 
-def test_interrupted_behind_the_index(tmp_path, monkeypatch):
+def test_interrupted_after_the_index(tmp_path, monkeypatch):
     """The step that the index names keeps its arrays."""
     path = make_trace(tmp_path / "run.trace")
 
@@ -147,7 +147,7 @@ def test_overwriting(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "index.json"])
-def test_what_is_no_trace_is_not_written_over(name, tmp_path):
+def test_other_files_are_not_overwritten(name, tmp_path):
     (tmp_path / name).write_text("mine")
     with pytest.raises(TraceError, match="is not a trace and is not replaced"):
         make_trace(tmp_path, overwrite=True)
@@ -210,7 +210,7 @@ def test_wrong_dtype(tmp_path):
             step.store(A, "bfloat16")
 
 
-def test_wrong_use(tmp_path):
+def test_invalid_use(tmp_path):
     with pytest.raises(TypeError, match="conditions must be strings, not 'seed': 0"):
         TraceWriter(tmp_path / "run.trace", conditions={"seed": 0})
     writer = TraceWriter(tmp_path / "run.trace")

@@ -1,4 +1,4 @@
-"""The emitted assertions compile, hold for emitted designs, and fail for broken ones."""
+"""Test that the emitted assertions compile, hold for emitted designs, and fail for broken ones."""
 
 import json
 import re
@@ -31,7 +31,7 @@ LEGAL = "random_traffic|null_beats|reset|clear|single_steps"
 
 
 @pytest.mark.parametrize("config", [SMALL, RING, TileConfig(rows=16, columns=1, lanes=2)], ids=["c", "ring", "tall"])
-def test_they_lint(config, tmp_path):
+def test_assertions_lint(config, tmp_path):
     generate(config, tmp_path, "mine")
     assert "mine_assertions.sv" not in (tmp_path / "mine.f").read_text()
     text = (tmp_path / "mine_assertions.sv").read_text()
@@ -136,7 +136,7 @@ def broken_rules(bench: str, config: TileConfig, folder: Path) -> set[str]:
         pytest.param("tile", RING, marks=pytest.mark.slow),
     ],
 )
-def test_they_hold_whatever_comes_in(bench, config, tmp_path):
+def test_assertions_hold_for_any_input(bench, config, tmp_path):
     assert broken_rules(bench, config, tmp_path) == set()
 
 
@@ -171,7 +171,7 @@ def test_a_rule_fails_where_the_tile_is_broken(rule, tmp_path, sabotage):
         pytest.param("axi_stream", MIXED, id="axi_stream-mixed"),
     ],
 )
-def test_benches_break_none(bench, config, tmp_path, monkeypatch):
+def test_legal_benches_break_no_rule(bench, config, tmp_path, monkeypatch):
     """Legal tests of a bench break neither the tile's rules nor those of its environment."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", LEGAL)
     verilog = tmp_path / "verilog"

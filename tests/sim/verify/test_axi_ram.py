@@ -43,7 +43,7 @@ def test_programs(simulator: str, verilog: Path) -> None:
     assert run(verilog, simulator) == (2, [])
 
 
-def test_whole_beats_are_found(verilog: Path) -> None:
+def test_writes_with_all_strobes_are_found(verilog: Path) -> None:
     """The core sets all strobes of a beat."""
     change(verilog / "tensordash.v", r"assign axi_wstrb = beats_payload_strobe & ", "assign axi_wstrb = ")
     tests, failures = run(verilog, "icarus")

@@ -1,4 +1,4 @@
-"""Emitted Verilog of many tiles has the golden model's values, cycles and counters."""
+"""Compare the emitted Verilog of many tiles with the golden model's values, cycles and counters."""
 
 from dataclasses import replace
 

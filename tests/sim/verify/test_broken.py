@@ -1,4 +1,4 @@
-"""Benches can fail: each must find a deliberate fault in its Verilog."""
+"""Test that each bench finds a deliberate fault in its Verilog."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -110,7 +110,7 @@ class TestRing:
         sabotage(StagingRing, lambda self: self.window[0].eq(self.window[1]))
         assert reports(run_faulty("staging_ring", config=self.CONFIG), "slot 0 is", "golden has")
 
-    def test_a_step_goes_to_the_slot_of_its_age(self, run_faulty, sabotage):
+    def test_step_is_written_to_the_slot_of_its_age(self, run_faulty, sabotage):
         sabotage(Control, lambda self: self.write.eq(self.entering))
         assert reports(run_faulty("tile", config=self.CONFIG, only="random_traffic"), "golden has")
 
@@ -265,7 +265,7 @@ class TestAxiStream:
     SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0)))
 
     @pytest.mark.parametrize("ring", [False, True])
-    def test_null_beats_end_nothing(self, ring, run_faulty, sabotage):
+    def test_null_beats_do_not_end_streams(self, ring, run_faulty, sabotage):
         sabotage(Feeder, lambda self: self._closes.eq(0))
         failures = run_faulty(
             "axi_stream", config=replace(self.SMALL, staging="ring" if ring else "shift"), only="null_beats"
@@ -279,13 +279,13 @@ class TestAxiStream:
         sabotage(Feeder, assignments, domain="sync")
         assert reports(run_faulty("axi_stream", config=self.SMALL, only="null_beats"), "golden has")
 
-    def test_wrong_beats_are_not_told(self, run_faulty, sabotage):
+    def test_wrong_beats_are_not_reported(self, run_faulty, sabotage):
         sabotage(Feeder, lambda self: self.wrong.eq(0))
         failures = run_faulty("axi_stream", config=self.SMALL, only="break_the_rules")
         assert reports(failures, "protocol_error is 0, golden has 1")
         assert len(failures) == 6  # one failure per kind of wrong beat
 
-    def test_a_wrong_beat_of_one_port_alone_is_told(self, run_faulty, sabotage):
+    def test_only_one_port_reports_wrong_beats(self, run_faulty, sabotage):
         def assignments(self):
             return self._wrong.eq((self._wrong | self.feeders[0].wrong) & ~self.clear)
 

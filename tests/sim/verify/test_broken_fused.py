@@ -1,4 +1,4 @@
-"""Benches find faults in the hardware of fused accumulators."""
+"""Test that benches find faults in the hardware of fused accumulators."""
 
 import re
 from dataclasses import replace
@@ -100,12 +100,12 @@ class TestFusedOptions:
     def test_wrong_fraction_bits_of_few_result_bits(self, accumulator, run_quick):
         assert reports(run_quick("pe", NARROW, replace(NARROW, accumulator=accumulator)), "block is", "golden has")
 
-    def test_c_keeps_a_bit_that_results_have_not(self, run_quick, sabotage):
+    def test_c_keeps_one_bit_more_than_results(self, run_quick, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["basis"].number[0].eq(self.sum.c[9]))
         assert reports(run_quick("pe", NARROW), "block is", "golden has")
 
     @pytest.mark.slow
-    def test_results_stand_one_place_too_low(self, run_quick, sabotage):
+    def test_results_are_one_place_too_low(self, run_quick, sabotage):
         def assignments(self, inside):
             return inside["value"].eq(
                 Mux(self.load, self.sum.number << (22 - self.accumulator.result_bits), inside["value"])
@@ -115,18 +115,18 @@ class TestFusedOptions:
         assert reports(run_quick("tile", NARROW, only="traffic"), "out_payload is", "golden has")
 
     @pytest.mark.parametrize("zero_exponent", [-133, *(pytest.param(e, marks=pytest.mark.slow) for e in (-131, -126))])
-    def test_a_zero_counts_as_another_exponent(self, zero_exponent, run_quick):
+    def test_zero_has_a_wrong_exponent(self, zero_exponent, run_quick):
         accumulator = {"fused": 24, "zero_exponent": zero_exponent}
         assert reports(run_quick("pe", LOW, replace(LOW, accumulator=accumulator)), "block is", "golden has")
 
     @pytest.mark.slow
-    def test_a_zero_counts_as_any_number_does(self, run_quick, sabotage):
+    def test_zero_has_an_exponent_like_other_numbers(self, run_quick, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["c_above"].eq(inside["c_level"] >= inside["level"]))
         assert reports(run_quick("pe", LOW), "block is", "golden has")
 
 
 class TestResultsOfFP16:
-    def test_numbers_beyond_the_range_are_no_infinities(self, run_quick, sabotage):
+    def test_numbers_beyond_the_range_are_not_infinite(self, run_quick, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(0))
         assert reports(run_quick("pe", HALF), "block is", "golden has")
 
@@ -138,7 +138,7 @@ class TestResultsOfFP16:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("level", [111, 113])
-    def test_what_was_accumulated_stands_at_another_exponent(self, level, run_quick, sabotage):
+    def test_accumulated_sum_has_a_wrong_exponent(self, level, run_quick, sabotage):
         def assignments(self, inside):
             field = inside["basis"].number[10:-1]
             return inside["c_level"].eq(Mux(field == 0, 1, field) + level)
@@ -155,7 +155,7 @@ class TestResultsOfFP16:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("least", [142, 144, 255])
-    def test_a_large_c_becomes_an_infinity_elsewhere(self, least, run_quick, monkeypatch):
+    def test_large_c_becomes_infinite_at_a_wrong_limit(self, least, run_quick, monkeypatch):
         cut = fused_accumulator._as_fp16
 
         def wrong(m, fraction, field, accumulator):
@@ -175,7 +175,7 @@ class TestResultsOfFP16:
 
 class TestAddendAfter:
     @pytest.mark.slow
-    def test_inside(self, run_quick):
+    def test_fused_addition_instead_of_addend_after(self, run_quick):
         assert reports(run_quick("pe", AFTER, replace(AFTER, accumulator="hopper")), "block is", "golden has")
 
     @pytest.mark.slow
@@ -183,7 +183,7 @@ class TestAddendAfter:
         sabotage(AddendAccumulator, lambda self, inside: inside["up"].eq(0))
         assert reports(run_quick("pe", AFTER), "block is", "golden has")
 
-    def test_what_is_cut_off_leaves_no_mark(self, run_quick, monkeypatch):
+    def test_sticky_bit_is_missing(self, run_quick, monkeypatch):
         monkeypatch.setattr(float_sum, "shifted_right", shifted_right_unmarked)
         assert reports(run_quick("pe", AFTER), "block is", "golden has")
 
@@ -218,7 +218,7 @@ class TestAddendLast:
         sabotage(FusedInitialAdder, lambda self, inside: inside["up"].eq(0))
         assert reports(run_quick("tile", LAST, only="c_added_last"), "out_payload is", "golden has")
 
-    def test_what_is_cut_off_leaves_no_mark(self, run_quick, monkeypatch):
+    def test_sticky_bit_is_missing(self, run_quick, monkeypatch):
         monkeypatch.setattr(float_sum, "shifted_right", shifted_right_unmarked)
         assert reports(run_quick("tile", LAST, only="c_added_last"), "out_payload is", "golden has")
 
@@ -226,7 +226,7 @@ class TestAddendLast:
         sabotage(FusedInitialAdder, lambda self, inside: inside["added_level"][0].eq(inside["added"].number[10]))
         assert reports(run_quick("tile", LAST, only="c_added_last"), "out_payload is", "golden has")
 
-    def test_large_c_is_no_infinity(self, run_quick, sabotage):
+    def test_large_c_is_not_infinite(self, run_quick, sabotage):
         sabotage(FusedInitialAdder, lambda self, inside: inside["added"].positive.eq(0))
         assert reports(run_quick("tile", LAST, only="c_added_last"), "out_payload is", "golden has")
 

@@ -1,4 +1,4 @@
-"""Benches find faults in the hardware of formats, exact and integer accumulators, and the C input."""
+"""Test that benches find faults in formats, exact and integer accumulators, and the C input."""
 
 import pytest
 from amaranth.hdl import Const, Mux
@@ -38,23 +38,23 @@ WRAPPED = pytest.param("axi_stream", marks=pytest.mark.slow)
 class TestC:
     @pytest.mark.parametrize("bench", ["tile", WRAPPED])
     @pytest.mark.parametrize("name", ["exact", "int8", "volta"])
-    def test_not_added(self, name, bench, run_quick, sabotage):
+    def test_c_is_not_added(self, name, bench, run_quick, sabotage):
         sabotage(InitialStore, lambda self: self.values.eq(0))
         assert reports(run_quick(bench, CONFIGS[name], only="traffic/idle=0.0/stall=0.0"), "golden has")
 
-    def test_added_to_the_wrong_column(self, run_quick, sabotage):
+    def test_c_is_added_to_the_wrong_column(self, run_quick, sabotage):
         sabotage(Tile, lambda self: self.drain.c[0][0].eq(self.drain.c[0][1]))
         assert reports(run_quick("tile", EXACT, only="traffic"), "out_payload is", "golden has")
 
-    def test_added_to_the_wrong_row(self, run_quick, sabotage):
+    def test_c_is_added_to_the_wrong_row(self, run_quick, sabotage):
         sabotage(Tile, lambda self: self.pes[0, 0].sum.c.eq(self.pes[1, 0].sum.c))
         assert reports(run_quick("tile", VOLTA, only="traffic"), "out_payload is", "golden has")
 
-    def test_of_the_stream_before(self, run_quick, sabotage):
+    def test_c_of_the_previous_stream(self, run_quick, sabotage):
         sabotage(InitialStore, lambda self, inside: inside["reading"].eq(inside["reading"]), domain="sync")
         assert reports(run_quick("tile", INT8, only="traffic"), "out_payload is", "golden has")
 
-    def test_added_in_every_cycle(self, run_quick, sabotage):
+    def test_c_is_added_in_every_cycle(self, run_quick, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["basis"].number.eq(self.sum.c))
         assert reports(run_quick("pe", VOLTA), "block is", "golden has")
 
@@ -62,7 +62,7 @@ class TestC:
         sabotage(InitialStore, lambda self: self.wrong_last.eq(0))
         assert reports(run_quick("tile", VOLTA, only="wrong_last"), "protocol_error is 0", "golden has 1")
 
-    def test_last_is_wanted_on_every_beat(self, run_quick, sabotage):
+    def test_last_is_required_on_every_beat(self, run_quick, sabotage):
         sabotage(InitialStore, lambda self: self.wrong_last.eq(self.c.valid & ~self.c.payload.last))
         assert reports(run_quick("tile", INT8, only="single_steps"), "protocol_error is 1", "golden has 0")
 
@@ -101,7 +101,7 @@ class TestC:
             run_quick("tile", NEAREST, only="all_zeros"), "out_payload is ['0x80000000']", "golden has ['0x0']"
         )
 
-    def test_stays_at_the_wrapper(self, run_quick, sabotage):
+    def test_c_does_not_leave_the_wrapper(self, run_quick, sabotage):
         sabotage(Tile, lambda self: self.c.ready.eq(0))
         assert reports(run_quick("axi_stream", INT8), "golden has")
 

@@ -1,4 +1,4 @@
-"""Benches find faults that show only at the limits of a sum's range or beyond."""
+"""Test that benches find faults that show only at the limits of a sum's range or beyond."""
 
 import sys
 from dataclasses import replace
@@ -96,7 +96,7 @@ class TestOverflow:
 
     @pytest.mark.parametrize("component", [ExactAccumulator, IntegerAccumulator])
     @pytest.mark.parametrize("sign", [0, 1])
-    def test_of_one_sign_only(self, sign, component, run_quick, sabotage):
+    def test_overflow_of_one_sign_only(self, sign, component, run_quick, sabotage):
         def assignments(self, inside):
             grown = inside["grown"]
             left = grown[-1] ^ grown[-2]
@@ -123,21 +123,21 @@ class TestTop:
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     @pytest.mark.parametrize("result_bits", [91, 95])
-    def test_replaced_by_the_sign(self, result_bits, bench, run_quick, sabotage):
+    def test_top_bits_replaced_by_the_sign(self, result_bits, bench, run_quick, sabotage):
         replace_top_by_sign(sabotage, result_bits)
         assert reports(run_quick(bench), "golden has")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
-    def test_sign_is_that_of_the_bit_below(self, bench, run_quick, sabotage):
+    def test_sign_from_the_bit_below(self, bench, run_quick, sabotage):
         sabotage(ExactAccumulator, lambda self, inside: inside["accumulated_next"].number[-1].eq(inside["grown"][-3]))
         assert reports(run_quick(bench), "golden has")
 
-    def test_of_the_first_shift_of_the_rounder(self, run_quick, monkeypatch):
+    def test_top_bits_lost_in_the_first_shift(self, run_quick, monkeypatch):
         """The fault is in the top four bits after the normaliser's first stage."""
         lose_top_of_first_shift(monkeypatch, sys.modules[Rounder.__module__])
         assert reports(run_quick("tile", SMALL, "headroom"), "out_payload is", "golden has")
 
-    def test_of_a_fused_sum(self, run_quick, sabotage):
+    def test_fused_overflow_is_one_bit_late(self, run_quick, sabotage):
         """The fault makes 2**128 finite."""
         sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(inside["rounded"][23:] > 0xFF))
         assert reports(run_quick("pe", BF16), "block is", "golden has")
@@ -152,7 +152,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
+def test_faults_near_the_limit_of_a_sum(name, tmp_path, monkeypatch):
     old, new, message = LATE[name]
     generate(PAPER, tmp_path / "verilog")
     replace_in_file(tmp_path / "verilog" / "tensordash.v", old, new)

@@ -1,4 +1,4 @@
-"""A soak finds a fault, and its printed command reproduces the fault."""
+"""Test that a soak finds a fault, and that its printed command reproduces the fault."""
 
 import json
 import shlex
@@ -44,7 +44,7 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
     assert "0 jobs differ from golden" in out
 
 
-def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
+def test_fault_is_found_and_replayed(tmp_path, capfd, sabotage):
     """The command that a campaign prints reports the same fault in the same cycle."""
     sabotage(
         Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"

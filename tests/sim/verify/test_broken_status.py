@@ -1,4 +1,4 @@
-"""Benches find faults in a tile's status, output buffer and reset."""
+"""Test that benches find faults in a tile's status, output buffer and reset."""
 
 from dataclasses import replace
 
@@ -26,22 +26,22 @@ def test_always_idle(run_faulty, sabotage):
     assert reports(run_faulty("tile", only="idle_between"), "idle is 1", "golden has 0")
 
 
-def test_a_stream_that_waits_is_taken_for_idle(run_faulty, sabotage):
+def test_waiting_stream_counts_as_idle(run_faulty, sabotage):
     sabotage(Control, lambda self: self.empty.eq(~self._present[0]))
     assert reports(run_faulty("tile", only="idle_between"), "idle is 1", "golden has 0")
 
 
-def test_beats_on_their_way_out_are_forgotten(run_faulty, sabotage):
+def test_beats_in_the_drain_count_as_idle(run_faulty, sabotage):
     sabotage(Drain, lambda self: self.empty.eq(self.free))
     assert reports(run_faulty("tile", only="idle_between"), "idle is 1", "golden has 0")
 
 
-def test_beats_in_the_output_buffer_are_forgotten(run_faulty, sabotage):
+def test_beats_in_the_output_buffer_count_as_idle(run_faulty, sabotage):
     sabotage(OutputBuffer, lambda self: self.empty.eq(1))
     assert reports(run_faulty("tile", config=BUFFERED, only="idle_between"), "idle is 1", "golden has 0")
 
 
-def test_c_that_waits_is_forgotten(run_faulty, sabotage):
+def test_waiting_c_counts_as_idle(run_faulty, sabotage):
     sabotage(InitialStore, lambda self: self.empty.eq(1))
     assert reports(
         run_faulty("tile", config=replace(CONFIG, initial=True), only="c_alone"), "idle is 1", "golden has 0"
@@ -59,7 +59,7 @@ def test_a_special_result_of_one_column_is_dropped(run_faulty, sabotage):
     assert reports(failures, "result_non_finite is 0", "golden has 1")
 
 
-def test_a_special_result_counts_before_it_has_left(run_faulty, sabotage):
+def test_special_result_counts_too_early(run_faulty, sabotage):
     sabotage(Drain, lambda self: self.non_finite.eq(self.out.valid & self._results[0, 0].non_finite))
     failures = run_faulty("tile", only="special_results")
     assert reports(failures, "result_non_finite is 1", "golden has 0")
@@ -76,7 +76,7 @@ def test_clear_zeroes_the_snapshot(run_faulty, sabotage):
     assert reports(run_faulty("tile", config=COPIED, only="snapshots"), "is", "golden has")
 
 
-def test_entry_line_is_that_of_the_oldest_step(run_faulty, sabotage):
+def test_entry_line_of_the_oldest_step(run_faulty, sabotage):
     sabotage(Control, lambda self: self.entry_line.eq(self.motion.oldest))
     assert reports(run_faulty("tile", config=RING, only="random_traffic"), "entry_line is", "golden has")
 

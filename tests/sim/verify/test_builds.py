@@ -1,4 +1,4 @@
-"""Each design is built once, a wrong build is never used, and "auto" takes the faster simulator."""
+"""Test that each design is built once, and that "auto" takes the faster simulator."""
 
 import os
 import threading
@@ -60,7 +60,7 @@ def bench(verilog: Path, folder: Path, config: TileConfig = CONFIG) -> BenchResu
 
 @pytest.mark.sampled(5)
 @needs_verilator
-class TestKept:
+class TestCachedBuilds:
     def test_a_second_verify_builds_nothing(self, ran):
         for expected in (["verilator", "make"], []):
             ran.clear()
@@ -102,7 +102,7 @@ class TestKept:
             builds._tools.cache_clear()
 
     @pytest.mark.parametrize("damage", ["cut", "changed"])
-    def test_a_damaged_build_is_made_anew(self, damage, verilog, tmp_path, cache, ran):
+    def test_damaged_build_is_rebuilt(self, damage, verilog, tmp_path, cache, ran):
         assert bench(verilog, tmp_path / "first").passed
         content = (tmp_path / "first" / TOP).read_bytes()
         (program,) = (path for path in cache.iterdir() if path.read_bytes() == content)
@@ -115,7 +115,7 @@ class TestKept:
         assert bench(verilog, tmp_path / "third").passed
         assert ran == []
 
-    def test_two_at_once(self, tmp_path, cache, ran):
+    def test_two_concurrent_builds(self, tmp_path, cache, ran):
         config = TileConfig(rows=1, columns=1, pipeline=1)  # No other test builds this configuration.
         generate(config, tmp_path / "verilog")
         together = threading.Barrier(2)
@@ -129,7 +129,7 @@ class TestKept:
         assert ran == ["verilator", "make"]  # The second thread waited for the first.
         assert all(path.is_file() and "-" in path.name for path in cache.iterdir())
 
-    def test_a_build_that_is_not_to_be_kept(self, tmp_path, cache):
+    def test_build_without_caching(self, tmp_path, cache):
         (tmp_path / "tiny.v").write_text(
             "module tiny(input clk, output reg q); always @(posedge clk) q <= !q; endmodule\n"
         )
@@ -157,7 +157,7 @@ class TestKept:
 
 
 @needs_verilator
-def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
+def test_least_recently_used_build_is_removed(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(builds, "_folder", lambda: tmp_path / "kept")
     monkeypatch.setattr(builds, "MAX_CACHED_BUILDS", 2)
     for i, key in enumerate(("a", "b", "c")):
@@ -172,7 +172,7 @@ def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
 
 
 @needs_verilator
-def test_nothing_can_be_kept(tmp_path, monkeypatch):
+def test_full_disk_disables_the_cache(tmp_path, monkeypatch):
     """If the disk is full after the build, the build works but is not cached."""
     (tmp_path / "tiny.v").write_text("module tiny(input clk, output reg q); always @(posedge clk) q <= 1; endmodule\n")
 
@@ -193,37 +193,37 @@ class TestAuto:
     def chosen(self, verilog: Path, **work) -> str:
         return simulators.quicker_simulator("auto", "tensordash_tile", [verilog / "tensordash.v"], **work)
 
-    def test_little_work(self, verilog):
+    def test_icarus_is_chosen_for_short_work(self, verilog):
         assert self.chosen(verilog, cycles=100, positions=64) == "icarus"
 
-    def test_much_work(self, verilog):
+    def test_verilator_is_chosen_for_long_work(self, verilog):
         assert self.chosen(verilog, cycles=100_000, positions=64) == "verilator"
 
-    def test_a_build_that_is_kept(self, verilog, monkeypatch):
+    def test_verilator_is_chosen_for_a_cached_build(self, verilog, monkeypatch):
         monkeypatch.setattr(Program, "is_cached", True)
         assert self.chosen(verilog, cycles=100, positions=64) == "verilator"
 
     @pytest.mark.parametrize("name", simulator_names())
-    def test_what_is_asked_for(self, name, verilog):
+    def test_explicit_simulator_is_used(self, name, verilog):
         work = {"cycles": 100, "positions": 64}
         assert simulators.quicker_simulator(name, "tensordash_tile", [verilog / "tensordash.v"], **work) == name
 
-    def test_one_there_is(self, verilog, monkeypatch):
+    def test_only_available_simulator_is_chosen(self, verilog, monkeypatch):
         for only in ("icarus", "verilator"):
             monkeypatch.setattr(simulators, "simulator_names", lambda only=only: [only])
             assert self.chosen(verilog, cycles=100, positions=64) == only
 
-    def test_a_short_replay(self, tmp_path):
+    def test_icarus_runs_a_short_replay(self, tmp_path):
         a = b = np.ones((1, 3, 4), np.float16)
         assert Replayer(CONFIG, tmp_path, steps=3).run(a, b).simulator == "icarus"
 
-    def test_short_benches(self):
+    def test_icarus_runs_short_benches(self):
         found = verify(CONFIG, ["staging_buffer", "transposer"], effort=0.05)
         assert [(each.passed, each.simulator) for each in found] == [(True, "icarus")] * 2
 
 
 @pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
-def test_several_replays_are_each_as_if_alone(tmp_path):
+def test_joint_replays_match_single_replays(tmp_path):
     random = np.random.default_rng(5)
     operands = [
         tuple(

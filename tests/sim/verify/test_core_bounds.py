@@ -1,4 +1,4 @@
-"""Verilog of the preset `core` accesses no address outside of its bounds, and gives the golden core's error."""
+"""Test that the Verilog of preset `core` accesses no address outside of its bounds."""
 
 from collections import Counter
 from random import Random
@@ -34,7 +34,7 @@ def core(config):
         yield verilated
 
 
-def test_every_clause_is_golden_on_the_verilog(config, core):
+def test_errors_match_golden_for_every_clause(config, core):
     bench = Bench(core, verilog_of(config), CoreCoverage(config), Random(SEED), iter(()))
     found: Counter[str] = Counter()
     for index in range(2 * len(ADDRESSES)):
@@ -91,6 +91,6 @@ def test_a_base_that_does_not_fit_allows_nothing(core, config):
     assert core.run(END, RING).outcome == Outcome(done=1, ends=1)
 
 
-def test_bounds_are_pages(core):
+def test_bounds_must_be_multiples_of_pages(core):
     with pytest.raises(ValueError, match="multiples of 4096, not 0x20 and 0x4000"):
         core.restrict(32, 0x3FFF)

@@ -1,4 +1,4 @@
-"""Cached builds of cores are complete or absent, despite concurrent builds and damaged caches."""
+"""Test that cached builds of cores are complete or absent, despite concurrent builds and damaged caches."""
 
 import errno
 import os
@@ -51,7 +51,7 @@ def load() -> int:
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "another's", "a folder"])
-def test_a_damaged_core_is_built_anew(damage, cache, built):
+def test_damaged_core_is_rebuilt(damage, cache, built):
     assert load() == len("idle")
     assert load() == len("idle")
     assert len(built) == 1
@@ -110,14 +110,14 @@ def test_no_room_to_build(cache, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("tensordash-core-*"))
 
 
-def test_a_tool_that_fails_says_so(cache, monkeypatch):
+def test_failing_tool_is_an_error(cache, monkeypatch):
     monkeypatch.setattr(core_library, "_clocked", lambda verilog: "not Verilog")
     with pytest.raises(VerilatedError, match="verilator ended with"):
         load()
     assert not cache.exists() or list(cache.iterdir()) == []
 
 
-def test_what_is_no_library_says_so(cache, monkeypatch):
+def test_invalid_library_is_an_error(cache, monkeypatch):
     monkeypatch.setattr(core_library, "_build", lambda verilog, folder, name, **_: (folder / name).write_text("no"))
     with pytest.raises(VerilatedError, match="the library of a core cannot be loaded"):
         load()
@@ -142,7 +142,7 @@ def test_two_processes_at_once(cache, tmp_path):
     assert core_library.load_cached(file.name.rpartition("-")[0], tmp_path / "again.so", link=False)
 
 
-def test_what_a_killed_build_has_left_goes(cache, built, tmp_path, monkeypatch):
+def test_leftovers_of_a_killed_build_are_removed(cache, built, tmp_path, monkeypatch):
     """The next build removes leftover folders, except for those of a running process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (

@@ -1,4 +1,4 @@
-"""`verify` runs a core's bench on emitted files and finds faults in them."""
+"""Test that `verify` runs a core's bench on emitted files and finds faults in them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The testbench of a core in plain Verilog passes on its core, and fails on broken ones."""
+"""Test that the testbench in plain Verilog passes on its core and fails on broken ones."""
 
 import re
 import shutil
@@ -69,7 +69,7 @@ def test_passes(folder: Path) -> None:
 @needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
-def test_passes_on(name: str, tmp_path: Path) -> None:
+def test_passes_on_other_configurations(name: str, tmp_path: Path) -> None:
     config = CONFIGS[name]
     assert isinstance(config, CoreConfig)
     write(tmp_path, config)
@@ -89,7 +89,7 @@ def test_seeds(seed: int, folder: Path) -> None:
 
 
 @needs_icarus
-def test_other_results_are_found(folder: Path) -> None:
+def test_wrong_results_are_found(folder: Path) -> None:
     """The testbench finds a wrong bit in memory's last beat, in both turns."""
     change_digit(folder / "mine_core_tb_after.hex", -1)
     status, output = run_icarus(folder, *FILES)
@@ -117,7 +117,7 @@ BROKEN = {
 @pytest.mark.sampled(3)
 @needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
-def test_fails(name: str, folder: Path) -> None:
+def test_fails_on_broken_files(name: str, folder: Path) -> None:
     file, pattern, replacement, message = BROKEN[name]
     change(folder / file, pattern, replacement)
     check_fails(folder, message, *FILES)
@@ -137,7 +137,7 @@ def test_verilator(folder: Path) -> None:
     assert "FAIL: " in run.stdout
 
 
-def test_commands_are_what_the_tests_run(small: Path) -> None:
+def test_documented_commands_match_the_tests(small: Path) -> None:
     text = (small / "mine_core_tb.v").read_text()
     assert "//   $ iverilog -o bench mine_core_tb.v mine.v mine_memories.v && vvp -n bench\n" in text
     assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)

@@ -1,4 +1,4 @@
-"""Prefetch and outstanding reads hide memory latency. Segments of a compressed load cost little."""
+"""Test that prefetch and outstanding reads hide memory latency."""
 
 import runpy
 from pathlib import Path
@@ -11,7 +11,7 @@ BENCH = Path(__file__).parents[3] / "bench" / "core_fetch.py"
 
 
 @pytest.mark.slow
-def test_the_goals_of_fetches_are_met(monkeypatch):
+def test_fetches_meet_their_goals(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH.parent))
     bench = runpy.run_path(str(BENCH))
     met = bench["goals"](bench["measure"](load_any_preset("core")))

@@ -1,4 +1,4 @@
-"""Each clause of illegal programs gives its error in the golden core, at any place in a program."""
+"""Test that each clause of illegal programs gives its error in the golden core."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ def test_every_error_has_a_clause():
 
 
 @pytest.mark.parametrize("name", CLAUSES)
-def test_each_clause_is_its_error(name):
+def test_each_clause_gives_its_error(name):
     config = BARE if name == "switched off" else CONFIG
     indices = set()
     for seed in range(8):
@@ -42,14 +42,14 @@ def test_each_clause_is_its_error(name):
     assert len(indices) > 1 or name == "end with tokens"
 
 
-def test_the_first_of_two_counts():
+def test_first_of_two_errors_is_reported():
     for seed in range(20):
         names = Random(seed).sample(sorted(set(CLAUSES) - {"switched off"}), 2)
         found = outcome(illegal_program(Random(seed), CONFIG, names[0], second=names[1]), CONFIG)
         assert found.error in {CLAUSES[name].error for name in names}, (seed, names, found)
 
 
-def test_what_cannot_be():
+def test_clause_that_a_core_cannot_violate():
     with pytest.raises(ValueError, match="no program of this core can be illegal by switched off"):
         illegal_program(Random(0), CONFIG, "switched off")
 

@@ -1,4 +1,4 @@
-"""Passes of recorded layers have every value in its place."""
+"""Test that passes of recorded layers have every value in its place."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def recorded(folder, layer, operands, operation, *, values=True):
 
 @pytest.mark.parametrize("operation", list(Operation))
 @pytest.mark.parametrize("layer", [CONVOLUTION, PRODUCT], ids=["convolution", "product"])
-def test_all_passes_give_all_results(layer, operation, tmp_path):
+def test_passes_contain_all_results(layer, operation, tmp_path):
     operands = {name: values.astype(np.int8) for name, values in integers(layer, np.random.default_rng(3)).items()}
     for name, values in operands.items():
         values.flat[0] = 127  # With the largest int8, values are not scaled.
@@ -46,7 +46,7 @@ def test_all_passes_give_all_results(layer, operation, tmp_path):
     assert sorted(value for value in found if value) == sorted(value for value in expected.ravel().tolist() if value)
 
 
-def test_a_sample_is_some_of_them(tmp_path):
+def test_sample_is_a_subset_of_the_passes(tmp_path):
     operands = integers(CONVOLUTION, np.random.default_rng(0))
     record = recorded(tmp_path, CONVOLUTION, {k: v.astype(np.int8) for k, v in operands.items()}, Operation.FORWARD)
     every, some, same = (layer_passes(record, CONFIG, sample=size, seed=4) for size in (10_000, 3, 3))
@@ -57,7 +57,7 @@ def test_a_sample_is_some_of_them(tmp_path):
 
 
 @pytest.mark.parametrize("fmt", ["fp16", "bf16", "fp8_e4m3", "int8"])
-def test_masks_alone_keep_their_zeros(fmt, tmp_path):
+def test_zeros_of_masks_without_values_are_kept(fmt, tmp_path):
     operands = integers(CONVOLUTION, np.random.default_rng(1))
     masks = {name: values != 0 for name, values in operands.items()}
     config = TileConfig(format=fmt, accumulator="volta" if fmt == "bf16" else "exact")

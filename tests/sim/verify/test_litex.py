@@ -1,4 +1,4 @@
-"""The LiteX example runs a core's program with each memory of `bench/litex_memories.py`, and finds a broken RAM."""
+"""Test the LiteX example with each memory of `bench/litex_memories.py`, and with a broken RAM."""
 
 import shutil
 from collections.abc import Iterator

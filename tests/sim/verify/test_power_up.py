@@ -1,4 +1,4 @@
-"""A reset of two cycles brings tile and wrapper to their initial state for any register values at power-up."""
+"""Test that a reset of two cycles initialises tile and wrapper for any register values at power-up."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +54,7 @@ def test_benches_pass_from_any_state(bench, name, tmp_path):
         assert result.passed, (seed, result.failures)
 
 
-def lacks_a_reset(kind: type, attribute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def remove_reset(kind: type, attribute: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the reset of one register of a component."""
     original: Callable = kind.__init__  # type: ignore[misc]
 
@@ -70,7 +70,7 @@ def lacks_a_reset(kind: type, attribute: str, monkeypatch: pytest.MonkeyPatch) -
     ("bench", "kind", "attribute"), [("axi_stream", Feeder, "_known"), ("tile", Control, "_present")]
 )
 def test_a_register_without_its_reset_is_found(bench, kind, attribute, tmp_path, monkeypatch):
-    lacks_a_reset(kind, attribute, monkeypatch)
+    remove_reset(kind, attribute, monkeypatch)
     monkeypatch.setenv("COCOTB_TEST_FILTER", "random_traffic/idle=0.0")
     assert run(bench, SMALL, tmp_path, 9, random=False).passed, "power-up of zeros hides it"
     assert not all(run(bench, SMALL, tmp_path, seed).passed for seed in (1, 2, 3))

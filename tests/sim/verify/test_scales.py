@@ -157,7 +157,7 @@ class TestBroken:
         )
 
     @pytest.mark.slow
-    def test_a_beat_has_the_scale_of_the_step_behind(self, run_faulty, sabotage):
+    def test_beat_has_the_scale_of_the_next_step(self, run_faulty, sabotage):
         def assignments(self):
             return self.port.scales[0].eq(self.port.scales[1])
 

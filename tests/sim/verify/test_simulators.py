@@ -29,12 +29,12 @@ def result(**changes) -> BenchResult:
 
 
 class TestChoice:
-    def test_something_can_run_here(self):
+    def test_auto_chooses_an_available_simulator(self):
         assert set(simulator_names()) <= set(simulators.SIMULATORS)
         assert simulators.choose_simulator("auto") == simulator_names()[0]
 
     @pytest.mark.parametrize("name", ["modelsim", "", "Icarus"])
-    def test_unknown(self, name):
+    def test_unknown_simulator(self, name):
         with pytest.raises(SimulatorError, match=f"^simulator must be one of auto, icarus, verilator, not {name!r}$"):
             simulators.choose_simulator(name)
 
@@ -53,7 +53,7 @@ class TestChoice:
         with pytest.raises(SimulatorError, match="^simulator verilator cannot run here; available: icarus$"):
             simulators.choose_simulator("verilator")
 
-    def test_none(self, monkeypatch, tmp_path):
+    def test_no_simulator(self, monkeypatch, tmp_path):
         monkeypatch.setattr(shutil, "which", lambda name: None)
         assert simulator_names() == []
         with pytest.raises(SimulatorError, match="^no Verilog simulator: Verilator needs .*; Icarus is iverilog$"):
@@ -126,7 +126,7 @@ class TestBuilds:
 
 @pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 class TestRuns:
-    def test_passes_with_the_seed_it_is_given(self, tmp_path):
+    def test_passes_with_a_seed(self, tmp_path):
         generate(SMALL, tmp_path)
         found = run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", seed=42, effort=0.05, simulator="icarus")
         assert found.passed
@@ -152,7 +152,7 @@ class TestRuns:
         found = run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", effort=0.05, simulator="icarus")
         assert (found.tests, found.passed) == (0, False)
 
-    def test_module_that_is_not_there(self, tmp_path):
+    def test_missing_module(self, tmp_path):
         """The run has no passed results, not even from an earlier run."""
         generate(SMALL, tmp_path)
         folder, sources = tmp_path / "run", [tmp_path / "tensordash.v"]
@@ -199,7 +199,7 @@ class TestResults:
         path.write_text(f"<testsuites><testsuite name='all'>{cases}</testsuite></testsuites>", encoding="utf-8")
         return path
 
-    def test_counts(self, tmp_path):
+    def test_failures_are_counted(self, tmp_path):
         path = self.write(
             tmp_path,
             "<testcase name='good'/>"

@@ -1,4 +1,4 @@
-"""Firmware of `tensordash soc` runs a program on the core in Icarus and Verilator, and finds errors."""
+"""Test that the firmware of `tensordash soc` runs a program on the core and finds errors."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def icarus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_icarus
-def test_in_icarus(icarus: Path) -> None:
+def test_firmware_in_icarus(icarus: Path) -> None:
     ran = make(icarus, "run-icarus")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
@@ -103,7 +103,7 @@ def test_fusesoc_has_all_files(target: str, icarus: Path, tmp_path: Path) -> Non
 
 @needs_fusesoc
 @pytest.mark.skipif(not is_installed("verilator"), reason="no package verilator")
-def test_lint_finds_nothing(icarus: Path, tmp_path: Path) -> None:
+def test_lint_passes_and_finds_a_fault(icarus: Path, tmp_path: Path) -> None:
     assert fusesoc(icarus, tmp_path, "--target=lint").returncode == 0
     folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
     change(folder / "soc.v", r"read_left - 1'b1", "read_left - 1'b1 + 9'd0")
@@ -113,7 +113,7 @@ def test_lint_finds_nothing(icarus: Path, tmp_path: Path) -> None:
 
 
 @needs_icarus
-def test_pins_are_those_of_the_board_s_top(icarus: Path, tmp_path: Path) -> None:
+def test_pins_match_the_top_of_the_board(icarus: Path, tmp_path: Path) -> None:
     """Each bit of a port has its own site. The top module compiles with the system."""
     located = re.findall(
         r'^LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";$', (icarus / "soc_ulx3s.lpf").read_text(), re.MULTILINE
@@ -286,7 +286,7 @@ def test_every_step_is_compared(tmp_path: Path) -> None:
 
 
 @needs_icarus
-def test_each_step_has_its_batch(tmp_path: Path) -> None:
+def test_each_step_uses_its_batch(tmp_path: Path) -> None:
     """Three steps take two batches in turn. A changed value in the second batch is found in the second step."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
@@ -350,7 +350,7 @@ def test_too_many_steps(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_installed("verilator"), reason="no package verilator")
-def test_in_verilator(tmp_path: Path) -> None:
+def test_firmware_in_verilator(tmp_path: Path) -> None:
     """Build and first result take at most three minutes of CPU time, and cycles are fast."""
     folder = generate(tmp_path / "soc")
     began = os.times()

@@ -1,4 +1,4 @@
-"""The firmware's single-precision arithmetic gives NumPy's bits, by IEEE 754."""
+"""Compare the firmware's single-precision arithmetic with NumPy bit by bit."""
 
 import subprocess
 from ctypes import CDLL, c_uint32, c_void_p

@@ -1,4 +1,4 @@
-"""The testbench in plain Verilog passes on its tile, in both simulators, and fails on broken ones."""
+"""Test that the testbench in plain Verilog passes on its tile and fails on broken ones."""
 
 import re
 import shutil
@@ -55,7 +55,7 @@ def test_passes(tmp_path: Path) -> None:
 @needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
-def test_passes_on(name: str, tmp_path: Path) -> None:
+def test_passes_on_other_configurations(name: str, tmp_path: Path) -> None:
     check_passes(CONFIGS[name], tmp_path)
 
 
@@ -111,7 +111,7 @@ BROKEN = {
 
 @needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
-def test_fails(name: str, folder: Path) -> None:
+def test_fails_on_broken_files(name: str, folder: Path) -> None:
     """Each check and each stimulus of the testbench matters."""
     pattern, replacement, message = BROKEN[name]
     change(folder / "mine_tile_tb.v", pattern, replacement)
@@ -134,7 +134,7 @@ def test_verilator(name: str, tmp_path: Path) -> None:
     assert "FAIL: " in run.stdout
 
 
-def test_icarus_command_is_what_the_tests_run(small: Path) -> None:
+def test_documented_icarus_command_matches_the_tests(small: Path) -> None:
     text = (small / "mine_tile_tb.v").read_text()
     assert "//   $ iverilog -o bench mine_tile_tb.v mine.v && vvp -n bench\n" in text
     assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)

@@ -1,4 +1,4 @@
-"""Unknown bits in simulation do not matter, although an `if` treats an unknown enable as false and hides it.
+"""Test that unknown bits in simulation do not change results, although an `if` hides an unknown enable.
 
 `tensordash.emission.emit` writes registers with an enable as ``if (enable)``, or without `enables` as muxes, where an
 unknown enable makes the register unknown. Tiles and cores must behave equally in both, starting with unknown registers.
@@ -72,7 +72,7 @@ def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("enables", [True, False])
-def test_an_unknown_enable_is_found_in_the_plain_verilog_alone(enables, sabotage, tmp_path):
+def test_unknown_enable_is_found_only_in_plain_verilog(enables, sabotage, tmp_path):
     """The fault adds a register without a reset, which stays unknown, to a sum."""
 
     def stays_unknown(pe):

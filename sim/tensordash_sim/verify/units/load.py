@@ -43,7 +43,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def impossible(fields: dict[str, int], config, content: Memory) -> bool:
-    """Return whether a table has more units than any masks can count; golden reads them, the hardware does not."""
+    """Return whether a table has more items than any masks can count; golden reads them, the hardware does not."""
     segments = -(-fields["count_0"] // fields["segment"])
     ends = [content.read(fields["table"] + 4 * k, 4) for k in (0, segments)]
     begin, end = (int.from_bytes(each or b"", "little") for each in ends)
@@ -239,7 +239,7 @@ async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, *
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """Load the full buffer in one run, and compressed in one segment with the largest number of units."""
+    """Load the full buffer in one run, and compressed in one segment with the largest number of items."""
     config = current_job().config
     groups = config.groups
     random = Random(f"{current_job().seed} whole buffer")

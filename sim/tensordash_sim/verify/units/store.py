@@ -66,7 +66,7 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def moves_across(config, middle: int) -> list[dict[str, Any]]:
-    """Return fields of compressed stores whose units or tables are on both sides of an address."""
+    """Return fields of compressed stores whose items or tables are on both sides of an address."""
     usual = {"compressed": 1, "address": 0, "count_0": min(40, config.groups), "segment": 7}
     places = ({"memory": middle - 160, "table": middle + SIZE // 4}, {"memory": middle + 64, "table": middle - 8})
     return [{**usual, **place} for place in places]
@@ -227,7 +227,7 @@ async def the_bus_is_kept_busy(dut) -> None:
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """Store the full buffer in one run, and compressed in segments of a quarter with the most units."""
+    """Store the full buffer in one run, and compressed in segments of a quarter with the most items."""
     config, pins = current_job().config, Pins(dut)
     groups, size = config.groups, 2 * config.groups * config.group_bytes
     random = Random(f"{current_job().seed} whole buffer")

@@ -20,7 +20,7 @@ def random_tensor(random: Random, config: CoreConfig) -> tuple[list[list[int]], 
 
 
 def min_cycles(needs: Iterable[int], place: int, per_beat: int) -> int:
-    """Return the cycles of groups if no beat is late and the first unit is `place` units after a beat's start."""
+    """Return the cycles of groups if no beat is late and the first item is `place` items after a beat's start."""
     cycles = 0
     for need in needs:
         cycles += max(1, (place + need) // per_beat - place // per_beat)

@@ -1,4 +1,4 @@
-"""Results at another bandwidth equal those of a chip with that DRAM."""
+"""Compare results at another bandwidth with a chip that has that DRAM."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def results(rng, chip):
 
 
 @pytest.mark.parametrize("bits", [1, 3, 16, 64, 500])
-def test_as_of_another_chip(rng, bits):
+def test_results_match_a_chip_with_that_bandwidth(rng, bits):
     seed = int(rng.integers(1 << 32))
 
     def all_of(chip):
@@ -49,7 +49,7 @@ def test_as_of_another_chip(rng, bits):
     assert energies["energy_ratio"] == energies["dense_energy"] / energies["energy"]
 
 
-def test_slow_memory_takes_energy_saved(rng):
+def test_slow_memory_reduces_the_energy_saved(rng):
     """For logic alone, slower DRAM saves less energy, down to the power ratio of idle tiles."""
     free = Energy(dram_pj_per_bit=0, bank_read_pj=0, bank_write_pj=0, scratchpad_pj=0)
     machine = Machine(TileConfig(), ChipConfig(tiles=2, energy=free))

@@ -1,4 +1,4 @@
-"""The chip's configuration has the paper's numbers and gives an error for each wrong one."""
+"""Test that the chip's configuration has the paper's numbers and refuses wrong ones."""
 
 import json
 import tomllib
@@ -49,7 +49,7 @@ def test_idle_power_is_what_synth_prints():
 
 
 @pytest.mark.parametrize("chip", [ChipConfig(), OTHER])
-def test_toml_and_back(chip, tmp_path: Path):
+def test_toml_round_trip(chip, tmp_path: Path):
     text = chip.to_toml()
     assert ChipConfig.from_toml(text) == chip
     assert tomllib.loads(text) == chip.to_mapping()

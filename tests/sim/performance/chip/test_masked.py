@@ -26,7 +26,7 @@ def deal(mask: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
 
 @pytest.mark.parametrize("density", [0.02, 0.125, 0.5, 1.0])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (130, 50), (7, 300)])
-def test_rounds(density: float, rows: int, columns: int) -> None:
+def test_rounds_match_dealing(density: float, rows: int, columns: int) -> None:
     mask = np.random.default_rng(3).random((rows, columns)) < density
     config, chip = TileConfig(), ChipConfig()
     found = masked_rounds(mask, config, chip)

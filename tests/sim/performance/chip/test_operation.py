@@ -1,4 +1,4 @@
-"""Operations on the chip equal a simple recomputation from reference streams and the golden scheduler."""
+"""Compare operations on the chip with a recomputation from reference streams and the golden scheduler."""
 
 import dataclasses
 from typing import Any
@@ -28,7 +28,7 @@ from .operation_reference import FAST_MEMORY, check_shares, expected, random_mac
 @pytest.mark.parametrize("sparsity", ["rows", "both", "none"])
 @pytest.mark.parametrize("operation", Operation)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_operation_is_the_obvious_one(layer: str, operation: Operation, sparsity: str, rng: np.random.Generator):
+def test_operation_matches_recomputation(layer: str, operation: Operation, sparsity: str, rng: np.random.Generator):
     geometry = LAYERS[layer]
     masks, machine = random_masks(rng, geometry, operation), random_machine(rng, sparsity)
     print(machine)
@@ -84,14 +84,14 @@ class TestOrder:
         masks = random_masks(rng, LAYERS["groups"], Operation.FORWARD)
         return lower(LAYERS["groups"], Operation.FORWARD, masks, 4)[0].left
 
-    def test_natural(self, rng):
+    def test_natural_order(self, rng):
         vectors = self.vectors(rng)
         groups = grouped(vectors, 4)
         assert (vectors.batch, vectors.count) == (2, 20)  # 2 samples of 2 x 5 windows
         assert groups.reshape(2, -1).tolist() == [list(range(20)), list(range(20, 40))]
         assert grouped(vectors, 3)[1, -1].tolist() == [38, 39, -1]
 
-    def test_density_is_a_permutation(self, rng):
+    def test_density_order_is_a_permutation(self, rng):
         vectors = self.vectors(rng)
         groups = grouped(vectors, 3, "density")
         assert groups.shape == (2, 7, 3)
@@ -103,7 +103,7 @@ class TestOrder:
             assert non_zeros[0] < non_zeros[-1]
         assert groups.tolist() != grouped(vectors, 3).tolist()
 
-    def test_density_does_the_same_work_sooner(self, rng):
+    def test_density_order_is_faster(self, rng):
         """Numbers of zeros differ between rows."""
         layer = MatrixProduct(batch=1, samples=64, in_features=256, out_features=8)
         masks = {"A": rng.random((1, 64, 256)) < rng.random((1, 64, 1)), "W": np.ones((1, 8, 256), bool)}
@@ -187,7 +187,7 @@ def test_nothing_to_multiply():
     assert (forward.macs, forward.padding_share, forward.ideal_speedup) == (0, 1, None)
 
 
-def test_of_two_that_are_as_sparse_the_left_one():
+def test_left_operand_is_scheduled_at_equal_sparsity():
     layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=6)
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
     machine = Machine(TileConfig(), ChipConfig())
@@ -271,7 +271,7 @@ def test_wrong_machines_are_named(name: str, value: str):
         Machine(TileConfig(), ChipConfig(), **wrong)
 
 
-def test_a_machine_is_all_that_results_depend_on():
+def test_different_machines_have_different_mappings():
     machine = Machine(TileConfig(), ChipConfig())
     others = [
         Machine(TileConfig(depth=3, connectivity=((0, 0), (1, 0))), ChipConfig()),

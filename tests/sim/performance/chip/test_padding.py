@@ -1,4 +1,4 @@
-"""The baseline that skips padding equals a simple recomputation."""
+"""Compare the baseline that skips padding with a simple recomputation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Stored results of a trace let an interrupted run continue, and are never used for other runs."""
+"""Test that an interrupted run continues with stored results, and that other runs never use them."""
 
 import json
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_interrupted(tmp_path, trace, simulator):
     assert simulator.calls == 18 - 7
 
 
-def test_what_was_used_is_there_at_once(tmp_path, trace, simulator):
+def test_results_are_stored_immediately(tmp_path, trace, simulator):
     """Stored results are available before the generator ends."""
     next(Results(tmp_path, trace, MACHINE).run(trace.records))
     assert simulator.calls == 1
@@ -89,7 +89,7 @@ def test_what_was_used_is_there_at_once(tmp_path, trace, simulator):
     assert simulator.calls == 18
 
 
-def test_some_operations(tmp_path, trace, simulator):
+def test_some_operations_then_all(tmp_path, trace, simulator):
     """Run some operations, then all. Operations of a layer that is used twice stay distinct."""
     want = run(tmp_path / "whole", trace)
     assert want[3] != want[6]
@@ -121,7 +121,7 @@ def test_half_written(cut, tmp_path, trace, simulator):
     assert file.read_bytes() == whole
 
 
-def test_other_results_are_elsewhere(tmp_path, trace, monkeypatch):
+def test_different_runs_have_different_files(tmp_path, trace, monkeypatch):
     folder = tmp_path / "results"
     paths = {Results(folder, trace, MACHINE).path}
     assert paths == {
@@ -174,7 +174,7 @@ class TestTotals:
         assert added["logic_energy_ratio"] == 10 / 4
         assert added["energy_ratio"] == 20 / 14
 
-    def test_of_nothing(self):
+    def test_ratios_without_work_are_none(self):
         nothing = dict.fromkeys(("core", "idle", "sram", "dram"), 0.0)
         added = totals([self.result(macs=0, ideal_speedup=None, compute=0, dense_energy=nothing, energy=nothing)])
         assert [added[name] for name in ("ideal_speedup", "compute_speedup", "core_energy_ratio", "energy_ratio")] == [

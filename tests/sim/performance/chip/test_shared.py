@@ -1,4 +1,4 @@
-"""Tiles with shared reads equal a simple recomputation, tile by tile and cycle by cycle."""
+"""Compare tiles with shared reads with a simple recomputation, tile by tile and cycle by cycle."""
 
 from dataclasses import replace
 from itertools import product as pairs
@@ -102,7 +102,7 @@ def expected(geometry, operation: Operation, masks, machine: Machine) -> tuple[i
 @pytest.mark.parametrize("scratchpad", ["none", "some", "all"])
 @pytest.mark.parametrize("operation", Operation)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_shared_reads_are_the_obvious_ones(layer, operation, scratchpad, rng, monkeypatch):
+def test_shared_reads_match_recomputation(layer, operation, scratchpad, rng, monkeypatch):
     geometry = LAYERS[layer]
     masks = random_masks(rng, geometry, operation)
     machine = random_machine(rng, str(rng.choice(["rows", "rows", "none"])))
@@ -124,7 +124,7 @@ def test_shared_reads_are_the_obvious_ones(layer, operation, scratchpad, rng, mo
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_grid(seed):
+def test_random_grids(seed):
     """Blocks include places without rows and random passes."""
     rng = np.random.default_rng(seed)
     batch, row_groups, column_groups, rows, columns, copies = (int(size) for size in rng.integers(1, 6, 6))
@@ -180,7 +180,7 @@ def test_tiles_far_apart_wait_for_each_other():
 
 class TestGrid:
     @pytest.mark.parametrize("seed", range(20))
-    def test_busiest_copy_gets_as_little_as_possible(self, seed):
+    def test_passes_are_balanced_over_copies(self, seed):
         rng = np.random.default_rng(seed)
         batch, row_groups, column_groups = (int(rng.integers(1, limit)) for limit in (5, 60, 60))
         chip = ChipConfig(tiles=int(rng.integers(1, 300)), memory=Memory(broadcast=int(rng.choice([1, 4, 16]))))

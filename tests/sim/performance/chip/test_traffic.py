@@ -26,12 +26,12 @@ class TestDram:
         one = Operand(size=800, non_zeros=3, value_bytes=1)
         assert dram_traffic(one, one, one, ChipConfig()) == 2 * (100 + 3) + 800
 
-    def test_neither_fits(self):
+    def test_traffic_if_neither_operand_fits(self):
         """Parts have 1,024 bytes: six of the left operand, four of the right. Loading the left again moves less."""
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL) == 4250 + 4 * 2375 + 200
         assert dram_traffic(RIGHT, LEFT, RESULT, SMALL) == 4250 + 4 * 2375 + 200
 
-    def test_one_fits(self):
+    def test_traffic_if_one_operand_fits(self):
         tiny = Operand(size=512, non_zeros=512, value_bytes=2)
         assert dram_traffic(LEFT, tiny, RESULT, SMALL) == 2375 + 64 + 1024 + 200
         larger = Operand(size=513, non_zeros=513, value_bytes=2)
@@ -73,7 +73,7 @@ def rows_read(layer, scratchpad_kib: int) -> float:
 
 
 class TestBanks:
-    def test_windows_side_by_side_share_what_they_read(self):
+    def test_adjacent_windows_share_reads(self):
         """Four windows in a row read three rows of six positions, not four times nine."""
         traffic = on_chip(ChipConfig())
         assert traffic.rows == 4 * 3 * 6 * VALUES
@@ -135,7 +135,7 @@ class TestBanks:
 class TestTransposers:
     """A and W are stored along channels, G along filters. Reductions along other axes need a transposer."""
 
-    def test_what_passes_them(self):
+    def test_transposed_values(self):
         machine = Machine(TileConfig(), ChipConfig())
         moved = {operation: simulate_operation(LAYER, operation, ONES, machine).traffic for operation in Operation}
         assert moved[Operation.FORWARD].transposed == 0
@@ -144,7 +144,7 @@ class TestTransposers:
         both = moved[Operation.WEIGHT_GRADIENT]
         assert both.transposed == (both.rows + both.columns) / VALUES
 
-    def test_they_limit(self):
+    def test_transposers_limit(self):
         slow = Machine(TileConfig(), ChipConfig(dram_channel_bits=1 << 20, memory=Memory(transposers=1)))
         result = simulate_operation(LAYER, Operation.WEIGHT_GRADIENT, ONES, slow)
         assert result.limit == "transposers"
@@ -152,7 +152,7 @@ class TestTransposers:
 
 
 class TestSums:
-    def test_of_three_samples(self):
+    def test_sums_of_three_samples(self):
         """Each of 144 gradients has three sums. Two of them are added to a value that is read."""
         layer = convolution(3, (4, 4), (6, 6), (3, 3), (1, 1), (0, 0))
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
@@ -168,7 +168,7 @@ class TestSums:
         assert (result.traffic.results, result.traffic.sums) == (2 * 3 * 5 * 4, 0)
 
     @pytest.mark.parametrize("operation", [Operation.FORWARD, Operation.INPUT_GRADIENT])
-    def test_not_of_other_operations(self, operation):
+    def test_other_operations_have_no_sums(self, operation):
         result = simulate_operation(LAYER, operation, ONES, Machine(TileConfig(), ChipConfig()))
         assert result.traffic.sums == 0
 

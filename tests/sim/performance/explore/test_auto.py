@@ -1,4 +1,4 @@
-"""`connectivity = "auto"` for every lanes, depth and staging: it builds, and is at least as fast as plain options."""
+"""Test `connectivity = "auto"` for every number of lanes, depth and staging."""
 
 from functools import cache
 
@@ -66,7 +66,7 @@ def test_four_lanes_of_four_steps():
     assert auto(4, 4, "ring").options == load_preset("recommended").options
 
 
-def test_every_entry_serves():
+def test_every_entry_is_used():
     serving = {auto_options(lanes, depth, ring=False)[1:] for lanes in range(2, 33) for depth in range(2, 7)}
     assert serving == set(SEARCHED.values())
 

@@ -1,4 +1,4 @@
-"""The search draws passes of the trace, keeps faster patterns, and stores results."""
+"""Test that the search draws passes of the trace, keeps faster patterns, and stores results."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def clustered() -> Workload:
 
 
 @pytest.mark.parametrize("row_order", ["natural", "density"])
-def test_all_passes_of_a_trace_are_its_cycles(trace, row_order):
+def test_all_passes_match_the_cycles_of_the_trace(trace, row_order):
     """Compare with a single tile's cycles, operation by operation."""
     machine = Machine(PAPER, ChipConfig(tiles=1), row_order=row_order)
     for record in list(trace.records)[:4]:
@@ -49,7 +49,7 @@ def test_all_passes_of_a_trace_are_its_cycles(trace, row_order):
         assert workload.speedup(PAPER) == pytest.approx(result.compute_speedup, rel=1e-3)
 
 
-def test_some_passes_stand_for_all(trace):
+def test_sampled_passes_represent_all(trace):
     every, some = (
         sample_workload(trace.records, PAPER, row_order="natural", row_steps=steps, seed=3) for steps in (1 << 40, 2000)
     )
@@ -58,13 +58,13 @@ def test_some_passes_stand_for_all(trace):
     assert some.speedup(PAPER) == pytest.approx(every.speedup(PAPER), rel=0.05)
 
 
-def test_a_workload_is_as_fast_as_its_streams(clustered):
+def test_workload_speedup_matches_its_streams(clustered):
     config = replace(PAPER, rows=2, columns=1)
     stream = np.tile(np.array([True, False, True, False]), (2, 50, 1))
     assert clustered.speedup(config) == pytest.approx(count([stream], config).speedup)
 
 
-def test_the_search_finds_what_is_of_use(clustered):
+def test_search_finds_useful_options(clustered):
     found = search(STRUCTURE, PAPER, [clustered], starts=[((0, 0), (1, 0), (2, 0), (2, 2))], tries=200, seed=1)
     assert found.options[0] == (0, 0)
     assert found.speedup >= found.start
@@ -91,7 +91,7 @@ def test_starts_are_valid(lanes, depth, options):
 
 
 @pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
-def test_rings_stay_rings(lanes, depth, sources):
+def test_search_keeps_rings(lanes, depth, sources):
     """All tried patterns have the same lane offsets at every step, which a ring requires."""
     structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
     words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)
@@ -101,13 +101,13 @@ def test_rings_stay_rings(lanes, depth, sources):
     assert structure.fits(structure.config(PAPER, found.options))
 
 
-def test_impossible_structures_are_seen():
+def test_impossible_structures_are_detected():
     assert not Structure(lanes=4, depth=3, rows=1, columns=1, sources=8, staging="ring").is_possible
     assert Structure(lanes=2, depth=2, rows=1, columns=1, sources=3).is_possible
     assert not Structure(lanes=2, depth=2, rows=1, columns=1, sources=4).is_possible
 
 
-def test_what_was_found_is_kept(trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_campaign_results_are_stored(trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def campaign(tries: int) -> Campaign:
         return Campaign(
             base=TileConfig(),

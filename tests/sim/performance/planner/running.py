@@ -75,14 +75,14 @@ class Running:
             for part in range(parts):
                 for node in nodes:
                     if node.axis or part + 1 == parts:  # Updates run after the last part.
-                        taken = [self._taken(name, node, results, part, parts) for name in node.reads]
+                        taken = [self._input(name, node, results, part, parts) for name in node.reads]
                         loaded |= {name for name in node.reads if name not in results and name not in self.on_chip}
                         for name, result in node_results(node, taken).items():
                             results.setdefault(name, []).append(result)
             self.moved += sum(self._times(stage, nodes, name) * self.graph.tensors[name].packed for name in loaded)
-            self._give(place, stage, nodes, results)
+            self._store_results(place, stage, nodes, results)
 
-    def _taken(self, name: str, node: Node, results: dict[str, list[Any]], part: int, parts: int) -> Any:
+    def _input(self, name: str, node: Node, results: dict[str, list[Any]], part: int, parts: int) -> Any:
         """Return a node's inputs, or a part of them if the node is divided."""
         is_cut = bool(node.axis) and node.axis in self.graph.tensors[name].axes
         if name in results and is_cut:
@@ -102,7 +102,7 @@ class Running:
         needs_whole = not self.graph.tensors[name].axes and any(name in node.reads for node in nodes if node.axis)
         return stage.parts if needs_whole and name not in stage.held else 1
 
-    def _give(self, place: int, stage: Stage, nodes: list[Node], results: dict[str, list[Any]]) -> None:
+    def _store_results(self, place: int, stage: Stage, nodes: list[Node], results: dict[str, list[Any]]) -> None:
         """Keep a stage's result on the chip, store it, or drop it."""
         later = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
         for name, each in results.items():

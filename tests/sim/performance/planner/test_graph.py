@@ -1,4 +1,4 @@
-"""Test graphs: errors, and nodes that are computed twice."""
+"""Test errors of graphs, and nodes that are computed a second time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def node(name: str, reads: Sequence[str], writes: Sequence[str], **more: Any) ->
         ),
     ],
 )
-def test_refused(tensors: list[Tensor], nodes: list[Node], message: str) -> None:
+def test_invalid_graphs(tensors: list[Tensor], nodes: list[Node], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Graph(tensors, nodes, {"samples": 4})
 
@@ -47,7 +47,7 @@ def test_kind_of_a_node() -> None:
         Node(name="a", kind="sum", reads=(), writes=())
 
 
-def test_a_copy_is_a_graph_as_any_other() -> None:
+def test_copied_node_gives_a_valid_graph() -> None:
     chain = Graph(
         [GIVEN, MADE, *(Tensor(name=name, values=8, wanted=True) for name in "ab")],
         [node("relu", "x", "y"), node("A", "y", "a"), node("B", "y", "b")],
@@ -93,7 +93,7 @@ def test_a_block_of_gpt() -> None:
     assert {node.phase for node in graph.nodes.values()} == {0, 1}
 
 
-def test_gradients_of_what_is_read_twice_are_added_up() -> None:
+def test_gradients_of_a_tensor_with_two_readers_are_added() -> None:
     step = GraphWriter({"samples": 4}, lambda *_: (1, 0))
     layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=8)
     x = step.add_input("x", 32, axes={"samples"}, needs_gradient=True)

@@ -25,14 +25,14 @@ from .running import Running, full_arrays
 from .steps import budget, perceptron
 
 
-def upto(count: int) -> tuple[str, ...]:
+def first_measures(count: int) -> tuple[str, ...]:
     return tuple(MEASURES)[:count]
 
 
 @pytest.mark.parametrize(("count", "kib"), [*product(range(len(MEASURES)), (12, 40, 120, 1000))])
 def test_a_plan_computes_the_step(count: int, kib: float) -> None:
     graph = perceptron()
-    plan = plan_step(graph, budget(kib), upto(count))
+    plan = plan_step(graph, budget(kib), first_measures(count))
     expected = full_arrays(graph)
     running = Running(plan)
     running.run()
@@ -46,11 +46,11 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
 
 
 @pytest.mark.parametrize(("density", "kib", "rate"), [*product((1.0, 0.4), (12, 40, 120), (4.0, 64.0))])
-def test_more_measures_are_not_slower(density: float, kib: float, rate: float) -> None:
+def test_measures_do_not_add_cycles(density: float, kib: float, rate: float) -> None:
     """Each measure costs at most 5%, where loads have no work to overlap with."""
     cycles = []
     for count in range(len(MEASURES) + 1):
-        plan = plan_step(perceptron(density), budget(kib, rate), upto(count))
+        plan = plan_step(perceptron(density), budget(kib, rate), first_measures(count))
         checked = replay(plan)
         assert checked.fullest <= kib * 1024
         assert plan.cycles >= 0.999 * max(checked.tile_cycles, (checked.loads + checked.stores) / rate)
@@ -87,7 +87,7 @@ def test_published_steps(name: str, gbps: float) -> None:
     assert 0.999999 * least <= plan.cycles < 1.15 * least
 
 
-def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
+def test_single_product_matches_the_traffic_model() -> None:
     """`chip.traffic` has the least traffic for one operation whose operands have separate memories."""
     step = GraphWriter({"samples": 64}, lambda *_: (1, 0))
     tensors = [

@@ -1,4 +1,4 @@
-"""PyTorch's recorded steps equal the graphs that `GraphWriter` derives from separate networks."""
+"""Compare PyTorch's recorded steps with the graphs that `GraphWriter` derives from separate networks."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def cycles(step: Step) -> list[int]:
     return [record.geometry.macs for record in step.records]
 
 
-def one(geometry, operation, kind) -> tuple[int, int]:
+def macs_of(geometry, operation, kind) -> tuple[int, int]:
     return geometry.macs, 0
 
 
@@ -141,14 +141,14 @@ def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
 @pytest.mark.parametrize(
     ("model", "own"),
     [
-        (lambda: VGG16(32, 16), lambda: vgg16(IMAGES, 0.0, one, size=32, thin=16)),
+        (lambda: VGG16(32, 16), lambda: vgg16(IMAGES, 0.0, macs_of, size=32, thin=16)),
         pytest.param(
-            lambda: ResNet50(16), lambda: resnet50(IMAGES, 0.0, one, size=64, thin=16), marks=pytest.mark.slow
+            lambda: ResNet50(16), lambda: resnet50(IMAGES, 0.0, macs_of, size=64, thin=16), marks=pytest.mark.slow
         ),
     ],
     ids=["vgg16", "resnet50"],
 )
-def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
+def test_recorded_graph_matches_derived_graph(tmp_path, model, own):
     size = 32 if "VGG" in repr(model()) else 64
     step = recorded(tmp_path, model(), torch.rand(IMAGES, 3, size, size))
     found, expected = dense(step_graph(step, cycles(step)), 0.25), dense(own(), 0.25)
@@ -164,11 +164,11 @@ def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
             assert plans[0].dram == pytest.approx(plans[1].dram, rel=0.03)
 
 
-def test_between_products(tmp_path):
+def test_nodes_between_products(tmp_path):
     """Each node of normalization, ReLU and pooling reads and writes the same as the derived node."""
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
-    writer = GraphWriter({"samples": IMAGES}, one)
+    writer = GraphWriter({"samples": IMAGES}, macs_of)
     x = writer.add_input("x", IMAGES * 3 * 64, axes={"samples"})
     x = writer.product("conv", convolution(IMAGES, 3, 8, 8, 3), x, axis="samples", density=1.0, kind="convolution")
     x = writer.norm("norm", x, sums=8, over=set(), axis="samples")
@@ -215,7 +215,7 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
-def test_fused_attention_is_its_parts(tmp_path):
+def test_fused_attention_equals_its_parts(tmp_path):
     """Fused attention has the products of separate attention, with softmax between them."""
     graphs = []
     for fused in (False, True):
@@ -228,7 +228,7 @@ def test_fused_attention_is_its_parts(tmp_path):
     assert replay(plan_step(fused, BUDGET)) is not None
 
 
-def test_a_network_that_is_cut_nowhere(tmp_path):
+def test_network_without_a_batch_axis(tmp_path):
     """The first dimension of time-major batches is not the batch. Layers of an LSTM run as one."""
 
     class Recurrent(nn.Module):
@@ -251,7 +251,7 @@ def test_a_network_that_is_cut_nowhere(tmp_path):
     assert sum(node.kind == "update" and "update" in node.name for node in graph.nodes.values()) == 4
 
 
-def test_weights_that_are_made(tmp_path):
+def test_computed_weights(tmp_path):
     """Operations on weights have no parts. They run before or after all parts of the products."""
 
     class Normalised(nn.Module):
@@ -306,7 +306,7 @@ def test_embeddings(tmp_path):
             replay(plan_step(graph, budget, measures))
 
 
-def test_dropout_and_what_a_host_does(tmp_path):
+def test_dropout_and_host_operations(tmp_path):
     """Masks stay for the backward pass. The host prepares a batch before the first weights."""
 
     class Prepared(nn.Module):
@@ -324,7 +324,7 @@ def test_dropout_and_what_a_host_does(tmp_path):
     assert all(graph.tensors[name].is_input for name in first.reads)
 
 
-def test_gradients_that_nobody_takes_are_wanted(tmp_path):
+def test_unread_gradients_are_outputs(tmp_path):
     model = nn.Linear(8, 4)
     with record(tmp_path / "run.trace", model=model, optimizers=()):
         model(torch.rand(4, 8)).sum().backward()
@@ -333,14 +333,14 @@ def test_gradients_that_nobody_takes_are_wanted(tmp_path):
     assert [tensor.values for tensor in graph.tensors.values() if tensor.wanted] == [32]
 
 
-def test_joined_samples_count_as_a_whole_only(tmp_path):
+def test_joined_samples_are_not_divided(tmp_path):
     step = recorded(tmp_path, nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2)), torch.rand(4, 8))
     apart = [record.geometry.macs + (record.operation == "AxG") for record in step.records]
     nodes = step_graph(step, cycles(step), apart).nodes
     assert {node.name: node.apart for node in nodes.values() if node.apart} == {"1.AxG": 33, "0.AxG": 129}
 
 
-class TestWrong:
+class TestErrors:
     def test_an_older_trace(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"step 1 must have its flow recorded: by `tensordash trace` since"):
@@ -352,7 +352,7 @@ class TestWrong:
             step_graph(replace(step, uncaptured=("aten::conv3d of layer x",)), cycles(step))
         assert step_graph(replace(step, uncaptured=("aten::mm under torch.no_grad",)), cycles(step)).nodes
 
-    def test_too_few_cycles(self, tmp_path):
+    def test_number_of_cycles_must_match(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"cycles must have one entry for each of 2 records, not 1"):
             step_graph(step, [1])

@@ -1,4 +1,4 @@
-"""Replay finds plans that cannot run: each test puts a fault into a valid plan."""
+"""Test that replay finds plans that cannot run: each test puts a fault into a valid plan."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -178,7 +178,7 @@ def stage(nodes: str, **more: Any) -> Stage:
         ([stage("relu, add up, divide", axis="rows"), stage("gradient, update")], "must have one axis"),
     ],
 )
-def test_stages_that_cannot_be(stages: list[Stage], message: str) -> None:
+def test_invalid_stages(stages: list[Stage], message: str) -> None:
     plan = Plan(graph=chain(), stages=tuple(stages), residents=(), budget=budget(1000), measures=frozenset())
     with pytest.raises(PlanError, match=message):
         replay(plan)
@@ -211,7 +211,7 @@ def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
             replay(plan)
 
 
-def test_weights_that_come_too_late() -> None:
+def test_weights_that_are_loaded_too_late() -> None:
     graph = chain()
     nodes = [replace(node, reads=("x", "W")) if node.name == "relu" else node for node in graph.nodes.values()]
     plan = plan_step(Graph(graph.tensors.values(), nodes, graph.axes), budget(1000), ())
@@ -220,7 +220,7 @@ def test_weights_that_come_too_late() -> None:
         replay(replace(plan, overlaps=(Overlap(4, ((5, 1.0),)),)))
 
 
-def test_what_is_held_is_loaded_again_after_a_pause() -> None:
+def test_held_tensor_is_reloaded_after_a_pause() -> None:
     plan = sound()
     place = first(plan, lambda each: each.nodes == ("gradient",))
     assert plan.stages[place].around == "x"

@@ -25,7 +25,7 @@ def stage(cycles: int, loads: float, stores: float = 0.0, space: float = 0.0) ->
     )
 
 
-def test_alone() -> None:
+def test_cycles_without_overlap() -> None:
     stages = [stage(100, 500), stage(20, 500, 300), stage(0, 15)]
     assert alone(stages, BUDGET) == 100 + 80 + 2
     assert alone([replace(stages[0], element_cycles=130)], BUDGET) == 130
@@ -45,11 +45,11 @@ def test_alone() -> None:
         ([stage(100, 0, 500), stage(100, 0)], 200),
     ],
 )
-def test_by_hand(stages: list[Stage], cycles: int) -> None:
+def test_cycles_of_small_examples(stages: list[Stage], cycles: int) -> None:
     assert overlapped(stages, BUDGET) == cycles
 
 
-def test_overlap() -> None:
+def test_loads_overlap_with_work() -> None:
     """A stage that only loads runs while others only compute."""
     stages = [stage(100, 0, space=6000), stage(0, 3000), stage(100, 0, space=6000), stage(200, 0, space=6000)]
     apart = overlapped(stages, BUDGET)
@@ -59,7 +59,7 @@ def test_overlap() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_between_what_is_needed_and_what_is_alone(seed: int) -> None:
+def test_overlapped_cycles_are_bounded(seed: int) -> None:
     rng = np.random.default_rng(seed)
     stages = []
     for _ in range(rng.integers(1, 9)):

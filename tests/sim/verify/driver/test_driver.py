@@ -137,13 +137,13 @@ def compile_and_run(folder: Path, library: Path, *options: str) -> subprocess.Co
     return subprocess.run(["./checks"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def test_on_the_core_with_faults_and_sanitizers(folder: Path, library: Path) -> None:
+def test_driver_runs_on_the_core_under_sanitizers(folder: Path, library: Path) -> None:
     ran = compile_and_run(folder, library, *SANITIZERS)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "PASS" in ran.stdout
 
 
-def test_every_path_of_the_driver_is_taken(folder: Path, library: Path) -> None:
+def test_checks_cover_every_path_of_the_driver(folder: Path, library: Path) -> None:
     """Each line runs, and each part of each condition is both true and false. All error paths are taken."""
     assert compile_and_run(folder, library, "--coverage").returncode == 0
     command = ["gcov", "--json-format", "--branch-probabilities", "checks-tensordash_driver.gcda"]
@@ -159,7 +159,7 @@ def test_every_path_of_the_driver_is_taken(folder: Path, library: Path) -> None:
 
 
 @pytest.mark.parametrize(("right", "wrong"), CHANGES)
-def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library: Path) -> None:
+def test_broken_drivers_fail_the_checks(right: str, wrong: str, folder: Path, library: Path) -> None:
     replace_in_file(folder / "tensordash_driver.c", right, wrong)
     assert compile_and_run(folder, library, "-Wno-error").returncode != 0
 

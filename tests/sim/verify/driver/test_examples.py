@@ -1,4 +1,4 @@
-"""The firmware examples leave the emulator's bits in memory on this machine, and fit the system for RV32."""
+"""Test that the firmware examples leave the emulator's bits in memory, and link for RV32."""
 
 import subprocess
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def write_system(path: Path, folder: ProgramFolder) -> None:
 
 @pytest.mark.parametrize("base", [1 << 20, 6 << 30])
 @pytest.mark.parametrize("example", EXECUTED)
-def test_on_this_machine(example: str, base: int, library: Path, tmp_path: Path) -> None:
+def test_examples_run_on_this_machine(example: str, base: int, library: Path, tmp_path: Path) -> None:
     """Compare every tensor, with memory below and above 4 GiB."""
     make_folder, steps = EXECUTED[example]
     folder = make_folder(base)
@@ -79,7 +79,7 @@ def test_on_this_machine(example: str, base: int, library: Path, tmp_path: Path)
 
 @pytest.mark.skipif(which(COMPILER) is None, reason=f"no compiler for RV32: {COMPILER}")
 @pytest.mark.parametrize("example", EXECUTED)
-def test_for_rv32(example: str, tmp_path: Path) -> None:
+def test_examples_link_for_rv32(example: str, tmp_path: Path) -> None:
     """The linker script reports firmware that overlaps the program."""
     base = 0x10000
     write_system(tmp_path, EXECUTED[example][0](base))

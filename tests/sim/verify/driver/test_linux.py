@@ -46,26 +46,26 @@ def compile_and_run(folder: Path, library: Path) -> subprocess.CompletedProcess[
     return subprocess.run(["./checks"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def test_on_files(folder: Path, library: Path) -> None:
+def test_driver_runs_on_files(folder: Path, library: Path) -> None:
     ran = compile_and_run(folder, library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "PASS" in ran.stdout
 
 
 @pytest.mark.parametrize(("right", "wrong"), CHANGES)
-def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library: Path) -> None:
+def test_broken_drivers_fail_the_checks(right: str, wrong: str, folder: Path, library: Path) -> None:
     replace_in_file(folder / "tensordash_linux.c", right, wrong)
     assert compile_and_run(folder, library).returncode != 0
 
 
-def test_it_compiles_without_warnings(folder: Path) -> None:
+def test_driver_compiles_without_warnings(folder: Path) -> None:
     subprocess.run(["gcc", *C99, "-c", "tensordash_linux.c"], cwd=folder, check=True)
 
 
 # The device tree
 
 
-def test_the_example_fits_the_binding() -> None:
+def test_example_node_matches_the_binding() -> None:
     texts = device_tree_files()
     binding = yaml.safe_load(texts["tensordash_binding.yaml"])
     (node,) = re.findall(r"core@40000000 \{(.*?)\};", texts["tensordash_node.dtsi"], re.DOTALL)
@@ -75,7 +75,7 @@ def test_the_example_fits_the_binding() -> None:
 
 
 @pytest.mark.skipif(which("dt-doc-validate") is None, reason="no dt-doc-validate: the package dtschema")
-def test_the_binding_is_one_of_linux(tmp_path: Path) -> None:
+def test_binding_passes_dt_doc_validate(tmp_path: Path) -> None:
     binding = tmp_path / "misc/tensordash,core.yaml"
     binding.parent.mkdir()
     binding.write_text(device_tree_files()["tensordash_binding.yaml"])

@@ -1,4 +1,4 @@
-"""Driver, firmware and a program folder above 4 GiB compile for RV64 without warnings."""
+"""Test that driver, firmware and a program folder above 4 GiB compile for RV64 without warnings."""
 
 import subprocess
 from pathlib import Path

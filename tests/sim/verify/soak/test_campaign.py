@@ -1,4 +1,4 @@
-"""Campaigns store results, run the remaining jobs, and report differences."""
+"""Test that campaigns store results, run the remaining jobs, and report differences."""
 
 import io
 import json
@@ -37,11 +37,11 @@ def record(job, failure: str | None = None) -> Record:
 def ran(monkeypatch):
     """Replace jobs by stubs that end immediately, `stop` or `fail`; return the indices of jobs that ran."""
 
-    class Ran(list):
+    class RanJobs(list):
         stop: int | None = None
         fail: int | None = None
 
-    jobs = Ran()
+    jobs = RanJobs()
 
     def run(job, folder: Path, *, simulator: str) -> Record:
         folder.mkdir()
@@ -54,7 +54,7 @@ def ran(monkeypatch):
     return jobs
 
 
-def test_an_interrupted_campaign_goes_on(tmp_path, ran):
+def test_interrupted_campaign_continues(tmp_path, ran):
     first = Campaign(tmp_path, 5, POSITIONS)
     assert len(first.jobs) >= 4
     ran.stop = 2
@@ -77,14 +77,14 @@ def test_an_interrupted_campaign_goes_on(tmp_path, ran):
     assert len(ran) == len(second.jobs)
 
 
-def test_more_positions_keep_what_is_done(tmp_path, ran):
+def test_larger_campaign_reuses_finished_jobs(tmp_path, ran):
     Campaign(tmp_path, 5, 1).run(HERE)
     assert ran == [0]
     Campaign(tmp_path, 5, POSITIONS).run(HERE)
     assert sorted(ran) == list(range(len(ran)))
 
 
-def test_other_code_or_seed_starts_anew(tmp_path, ran, monkeypatch):
+def test_other_code_or_seed_restarts_the_campaign(tmp_path, ran, monkeypatch):
     Campaign(tmp_path, 5, 1).run(HERE)
     Campaign(tmp_path, 6, 1).run(HERE)
     monkeypatch.setattr(campaign, "code_digest", lambda: "0123456789abcdef")
@@ -92,7 +92,7 @@ def test_other_code_or_seed_starts_anew(tmp_path, ran, monkeypatch):
     assert ran == [0, 0, 0]
 
 
-def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
+def test_remaining_jobs_run_after_a_difference(tmp_path, ran):
     ran.fail = 1
     summary = Campaign(tmp_path, 5, POSITIONS).run(HERE)
     assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden has 0"}
@@ -101,7 +101,7 @@ def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
     assert Campaign(tmp_path, 5, POSITIONS).run(HERE).failures == summary.failures
 
 
-def test_what_was_never_met(tmp_path, ran):
+def test_summary_lists_uncovered_points(tmp_path, ran):
     done = Campaign(tmp_path, 5, 1).run(HERE)
     assert done.options == (3, 4)
     assert done.never["option of a lane"] == ["lane 0, option 1"]
@@ -111,7 +111,7 @@ def test_what_was_never_met(tmp_path, ran):
     assert Summary(seed=5, records=(full,)).never == {}
 
 
-def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monkeypatch):
+def test_tile_with_untaken_options_is_rerun(tmp_path, ran, monkeypatch):
     """The campaign reruns only this tile until each option is taken. A later run continues."""
 
     def run(job, folder, *, simulator):
@@ -140,7 +140,7 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
     assert summary.to_json()["jobs"] == len(ran)
 
 
-def test_feeding_again_ends(tmp_path, ran):
+def test_reruns_for_coverage_end(tmp_path, ran):
     """The summary reports an option that no lane ever takes."""
     jobs = len(Campaign(tmp_path, 5, POSITIONS).jobs)
     assert Campaign(tmp_path, 5, POSITIONS).run(HERE, cover=True).never["option of a lane"] == ["lane 0, option 1"]

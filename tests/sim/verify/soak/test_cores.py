@@ -1,4 +1,4 @@
-"""A soak of cores draws, runs and stores jobs, and finds broken cores."""
+"""Test that a soak of cores draws, runs and stores jobs, and finds broken cores."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def job(goals: CoreGoals = LITTLE):
     return replace(draw_core_job(1, 0, goals), config=core_preset("core"))
 
 
-def test_jobs_are_of_all_kinds():
+def test_all_kinds_of_jobs_are_drawn():
     """Sixteen cores cover every value of every key."""
     drawn = [draw_core_job(7, index, LITTLE).config for index in range(16)]
     met = set().union(*map(key_points, drawn))
@@ -42,7 +42,7 @@ def test_jobs_are_of_all_kinds():
     assert draw_core_job(7, 3, LITTLE) == draw_core_job(7, 3, LITTLE)
 
 
-def test_every_bit_has_its_turn():
+def test_every_descriptor_bit_is_fuzzed():
     goals = CoreGoals(positions=1, descriptors=1, faults=10_000).share(20)
     turns = [
         list(islice(bits_in_turn(draw_core_job(5, index, goals)), goals.faults * FAULTS["field fuzzed"][0] // 100))
@@ -51,7 +51,7 @@ def test_every_bit_has_its_turn():
     assert len(set().union(*turns)) == 512 * len(OPERATIONS)
 
 
-def test_tokens_that_nobody_needs():
+def test_superfluous_tokens_are_legal():
     """Superfluous tokens are legal and of all kinds, and replace no other token."""
     config, pairs = core_preset("core"), Counter()
     for seed in range(80):
@@ -79,7 +79,7 @@ def test_states_of_a_core():
 
 
 @pytest.mark.parametrize("positions", [1, pytest.param(5_000_000, marks=pytest.mark.slow)])
-def test_a_core_does_what_golden_does(positions):
+def test_core_matches_golden(positions):
     """Nightly tests include layers, whose tiling takes longer than their run."""
     record = run_core_job(job(CoreGoals(positions=positions, descriptors=300, faults=60)))
     assert record.failure == ""
@@ -133,7 +133,7 @@ BROKEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_found(name, monkeypatch):
+def test_broken_cores_are_found(name, monkeypatch):
     """Jobs of one kind find the change."""
     kind, right, wrong = BROKEN[name]
     text, count = re.subn(right, wrong, verilog_of(core_preset("core")))
@@ -147,7 +147,7 @@ def test_what_is_broken_is_found(name, monkeypatch):
     assert failure, name
 
 
-def test_what_is_done_is_kept(tmp_path, monkeypatch):
+def test_finished_jobs_are_stored(tmp_path, monkeypatch):
     """A failure names its job."""
     goals = CoreGoals(positions=2, descriptors=2, faults=6)
     monkeypatch.setattr(cores, "draw_core_job", lambda seed, index, share: replace(job(share), index=index))
@@ -195,7 +195,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
         ("layout_b", {"wait": 0}, False),  # The layout precedes its operands.
     ],
 )
-def test_what_is_not_defined_is_not_tried(name, change, defined):
+def test_undefined_faults_are_excluded(name, change, defined):
     config = core_preset("core")
     descriptors = random_program(Random(2), config).program.descriptors
     place = next(k for k, bits in enumerate(descriptors) if decode(bits)[0] is OPERATIONS[name])
@@ -204,7 +204,7 @@ def test_what_is_not_defined_is_not_tried(name, change, defined):
     assert core_faults.is_defined(config, changed, place, 0x1000) == defined
 
 
-def test_a_program_without_an_end_is_not_tried():
+def test_program_without_an_end_is_excluded():
     config = core_preset("core")
     descriptors = random_program(Random(2), config).program.descriptors
     changed = [*descriptors[:-1], descriptors[-1] ^ 1]  # The last descriptor becomes a record.

@@ -1,4 +1,4 @@
-"""Coverage equals counts by hand on small runs."""
+"""Compare coverage of small runs with counts by hand."""
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, FP32

@@ -1,4 +1,4 @@
-"""Draws of campaigns are valid and repeatable, cover every kind, and are not too large."""
+"""Test that draws of campaigns are valid and repeatable, cover every kind, and are not too large."""
 
 from collections import Counter
 from random import Random
@@ -30,7 +30,7 @@ from tensordash_sim.verify.soak.stimulus import (
 JOBS = [draw_job(7, index) for index in range(300)]
 
 
-def test_a_job_is_its_seed_and_its_number():
+def test_jobs_depend_only_on_seed_and_number():
     assert [draw_job(7, index) for index in range(20)] == JOBS[:20]
     assert draw_job(8, 0) != draw_job(7, 0)
     assert draw_job(7, 1).name == "7:1"
