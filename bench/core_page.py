@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from common import DOCS, argument_parser, render, replace_between
 from tensordash.configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field, Operation, encode
-from tensordash.configuration.registers import REGISTERS, Bits, Register
+from tensordash.configuration.registers import REGISTERS, Bits, Register, bit_mask, named
 
 PAGE = DOCS / "core.md"
 EXAMPLE = OPERATIONS["load"]
@@ -19,6 +19,23 @@ EXAMPLE_VALUES = {
     "stride_1": -12,
 }
 """The descriptor that the page shows in hexadecimal."""
+
+BOTH_CAUSES = bit_mask("interrupt_enable", "end") | bit_mask("interrupt_enable", "error")
+ACCESSES = (
+    ("write", "control", bit_mask("control", "reset"), "soft reset"),
+    ("read", "status", "", "until `resetting` is 0"),
+    ("write", "queue_base", "ring", "the ring's address, low half; the high half to `queue_base_high`"),
+    ("write", "queue_size", "log2", "2^log2 >= n places, which hold the descriptors"),
+    ("write", "interrupt_enable", BOTH_CAUSES, "both causes raise `irq`"),
+    ("write", "control", bit_mask("control", "enable"), "fetch descriptors"),
+    ("write", "tail", "n", "start"),
+    ("read", "cause", "c", "when `irq` is 1"),
+    ("write", "cause", "c", "clears `irq`"),
+    ("read", "status", "", "if `failed` is 0, the program is done"),
+    ("read", "error", "", "if `failed` is 1; `error_index` has the descriptor"),
+    ("write", "control", bit_mask("control", "reset"), "after an error; repeat all but `queue_base` and `queue_size`"),
+)
+"""The accesses that run one program, and recover from an error: kind, register, value and meaning."""
 
 
 def bits_of(field: Field) -> str:
@@ -128,6 +145,12 @@ def _bit_range(bits: Bits) -> str:
     return f"[{bits.low}]" if bits.width == 1 else f"[{bits.low + bits.width - 1}:{bits.low}]"
 
 
+def access_rows() -> Iterator[tuple[str, str, str]]:
+    """Yield kind and register, value, and meaning of each access that runs a program."""
+    for kind, register, value, doc in ACCESSES:
+        yield f"{kind} 0x{named(register).offset:02x} `{register}`", str(value), doc
+
+
 def example_rows() -> Iterator[tuple[str, str, str, str]]:
     """Yield offset, bytes in memory and value of the example's words that are not zero, and their fields."""
     bits = encode(EXAMPLE, EXAMPLE_VALUES)
@@ -150,6 +173,7 @@ def with_tables(text: str) -> str:
         ("descriptors", {"header": HEADER, "operations": OPERATIONS, "rows": rows, "shared": shared, "own": own}),
         ("example", {"rows": example_rows(), "values": EXAMPLE_VALUES}),
         ("registers", {"rows": register_rows(REGISTERS)}),
+        ("accesses", {"rows": access_rows()}),
     ):
         tables = render(f"core_{name}", **values)
         text = replace_between(text, f"<!-- {name} -->", f"<!-- end of {name} -->", tables)

@@ -1,13 +1,20 @@
 """Test the tables, examples and pictures of docs/core.md."""
 
 import re
+import runpy
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from tensordash.configuration.descriptors import BYTES, OPERATIONS, decode
-from tensordash.configuration.registers import REGISTERS
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES, OPERATIONS, decode, encode
+from tensordash.configuration.preset import load_any_preset, preset_names
+from tensordash.configuration.register_map import register_map
+from tensordash.configuration.registers import REGISTERS, bit_mask
+from tensordash_runtime.mmio.golden_registers import GoldenRegisters
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,3 +56,37 @@ def test_registers_do_not_overlap():
     for register in REGISTERS:
         assert register.offset % 4 == 0
         assert sum(each.width for each in register.bits) == bin(register.mask).count("1") or not register.bits
+
+
+@pytest.mark.parametrize("preset", preset_names("core"))
+def test_only_bounds_are_not_zero_after_reset(preset: str) -> None:
+    """The page states in one sentence which registers are constants, and which of the others are not 0."""
+    config = load_any_preset(preset)
+    assert isinstance(config, CoreConfig)
+    variable = [each for each in register_map(config) if each.offset > 0x1C]
+    values = {each.name: each.reset for each in variable if each.reset}
+    assert values["bounds_limit"] | values["bounds_limit_high"] << 32 == (1 << config.address_bits) - 1
+    assert len(values) == 2
+    constants = [each for each in register_map(config) if each.offset <= 0x1C]
+    assert {field.access for each in constants for field in each.fields} == {"constant"}
+
+
+def test_the_accesses_run_a_program_and_recover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The golden registers get the table's accesses: first with an illegal descriptor, then with an `end`."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    accesses = runpy.run_path(str(ROOT / "bench" / "core_page.py"))["ACCESSES"]
+    core = GoldenRegisters(CoreConfig(), 1 << 12)
+    for name, descriptor, is_wrong in (("operation", 0, True), ("end", encode(OPERATIONS["end"], {}), False)):
+        core.memory[:BYTES] = list(descriptor.to_bytes(BYTES, "little"))
+        values, read = {"ring": 0, "log2": 0, "n": 1}, {}
+        for kind, register, value, _ in accesses[:-1]:
+            if kind == "write":
+                core.write(register, values.get(value, value))
+                continue
+            if register == "cause":
+                assert core.wait(0), name
+            read[register] = values[value] = core.read(register)
+        assert bool(read["status"] & bit_mask("status", "failed")) == is_wrong, name
+        assert bool(read["error"]) == is_wrong, name
+        assert (core.read("cause"), core.read("done")) == (0, not is_wrong), name
+    assert accesses[-1][:3] == accesses[0][:3]

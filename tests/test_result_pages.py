@@ -177,3 +177,9 @@ def test_the_system_page_has_the_figures_of_the_evaluation() -> None:
                 assert shown == pytest.approx(figures, abs=0.006), line
                 compared.add(start)
     assert len(compared) == len(expected) + len(steps)
+
+
+def test_presets_are_up_to_date() -> None:
+    bench = import_module("preset_page")
+    page = bench.PAGE.read_text(encoding="utf-8")
+    assert page == bench.fill_page(page), "run python bench/preset_page.py"

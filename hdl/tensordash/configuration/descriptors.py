@@ -179,10 +179,10 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
     return tuple(fields)
 
 
-def _walk_fields(y: str) -> tuple[Field, ...]:
-    """Return the fields at which a walk through the buffer starts; `y` is the meaning of that field."""
+def _walk_fields(y: str, address: str = "group of position 0 at the start") -> tuple[Field, ...]:
+    """Return the fields at which a walk through the buffer starts; `y` and `address` are meanings of two fields."""
     return _fields(
-        (2, 0, 16, "address", "group of position 0 at the start"),
+        (2, 0, 16, "address", address),
         (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", STRIDES),
         (3, 0, 16, "x", "position of port 0 at the start", SIGNED),
         (3, 16, 16, "y", y, SIGNED),
@@ -258,7 +258,10 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 doc="each stream of B with each stream of A through the tile, and the sums to partial sums or results",
                 fields=(
                     *_MULTIPLY,
-                    *_walk_fields("channel group of the biases at the start; unused without `bias`"),
+                    *_walk_fields(
+                        "channel group of the biases at the start; unused without `bias`",
+                        "where results go: group of their position 0 at the start",
+                    ),
                     *loop_fields(5, 4, counts=(12, 0)),
                 ),
             ),
