@@ -249,8 +249,7 @@ class LayoutHarness(Harness):
         self.lemma(nest.is_left(front), when=begun & bits["walking"])
         self.lemma(~bits["walking"], when=~begun)
         self.lemma(self.probe("filling", 1) == ~nest.is_group(front), when=begun)
-        if nest.depth > 1:
-            self.lemma(self.probe("walked_bank", nest.depth) == Const(1) << front.bank, when=begun)
+        self.lemma(self.probe("walked_bank", nest.depth) == Const(1) << front.bank, when=begun)
         self.lemma((front.bank != 0) | nest.is_group(front), when=begun)
         if nest.parts > 1:
             self.lemma(self.probe("walked_part", nest.parts) == Const(1) << front.part, when=begun)
