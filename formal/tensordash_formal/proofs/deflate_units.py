@@ -200,6 +200,5 @@ PROOF = Proof(
     build=DeflateHarness,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
     broken_variants=BROKEN_VARIANTS,
-    engine="smtbmc --stbv --nopresat z3 -- --noincr",
     broken_config=load_any_preset("core"),
 )

@@ -124,6 +124,5 @@ PROOF = Proof(
     applies=lambda config: isinstance(config, CoreConfig) and config.layout_groups == 2,
     broken_variants=BROKEN_VARIANTS,
     cover_depth=16,
-    engine="smtbmc --stbv --nopresat z3 -- --noincr",
     broken_config=load_any_preset("core-wide"),
 )

@@ -378,6 +378,5 @@ PROOF = Proof(
     applies=lambda config: isinstance(config, CoreConfig),
     broken_variants=BROKEN_VARIANTS,
     cover_depth=10,
-    engine="smtbmc --stbv --nopresat z3 -- --noincr",
     broken_config=load_any_preset("core"),
 )
