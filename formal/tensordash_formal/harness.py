@@ -121,8 +121,6 @@ class Harness:
         self._inner_ports: dict[str, str] = {}
         self._probes: dict[str, str] = {}
         self._lemmas: list[str] = []
-        self._first: list[str] = []
-        self._alone: list[str] = []
         self.cuts: list[str] = []
         """Names of the cells that assert the values of cut signals."""
         self._cut_values: dict[str, str] = {}
@@ -189,27 +187,16 @@ class Harness:
         self._assert(f"claim_{cell}", ~when | Value.cast(then).bool())
         self._cell("cover", f"cover_{cell}", i_A=when, i_EN=Const(1))
 
-    def lemma(self, then: Any, *, when: Any = 1, first: bool = False, alone: bool = False) -> None:
-        """State a lemma: `then` holds in every cycle in which `when` is true.
-
-        Two options matter if the harness has several partitions. Lemmas with `first` share one query, and all other
-        queries assume them in the current cycle too. A lemma with `alone` has its own query, after the query of the
-        `first` lemmas. The remaining queries assume it in the current cycle.
-        """
+    def lemma(self, then: Any, *, when: Any = 1) -> None:
+        """State a lemma: `then` holds in every cycle in which `when` is true."""
         when = Value.cast(when).bool() & self.started
         name = f"lemma_{len(self._lemmas)}"
         self._lemmas.append(name)
-        if first:
-            self._first.append(name)
-        if alone:
-            self._alone.append(name)
         self._assert(name, ~when | Value.cast(then).bool())
 
     def _assert(self, name: str, holds: Value) -> None:
         self._cell("assert", name, i_A=holds, i_EN=Const(1))
         if self.partitions > 1:
-            if name in (*self._first, *self._alone):
-                self._cell("assume", f"now_{name}", i_A=holds, i_EN=Const(1))
             held = Signal(name=f"held_{name}", init=1, reset_less=True)
             self.m.d.sync += held.eq(holds)
             self._cell("assume", f"before_{name}", i_A=held, i_EN=Const(1))
@@ -292,17 +279,13 @@ class Harness:
         """Distribute the assertions over the partitions. Each group is one query."""
         if self.partitions == 1:
             return [self.assertions]
-        rest = [name for name in self.assertions if name not in (*self._first, *self._alone)]
-        own = [self._first] * bool(self._first) + [[name] for name in self._alone]
-        count = self.partitions - len(own)
         # Consecutive assertions are often similar, and similar ones are hard to prove together.
-        return own + [rest[k::count] for k in range(count)]
+        return [self.assertions[k :: self.partitions] for k in range(self.partitions)]
 
     def script(self, keep: Iterable[str], assume_past: bool = False) -> list[str]:
         """List the Yosys commands that build the model with only the claims, lemmas and covers in `keep`.
 
-        With `assume_past`, the model assumes all claims and lemmas in the previous cycle. It also assumes lemmas with
-        `first` in the current cycle, unless `keep` has them, and lemmas with `alone` if `keep` has neither kind.
+        With `assume_past`, the model assumes all claims and lemmas in the previous cycle.
         """
         names = sorted(keep)
         lemmas, cuts = (bool(set(names) & set(group)) or assume_past for group in (self._lemmas, self.cuts))
@@ -331,10 +314,6 @@ class Harness:
         ]
         if self.partitions > 1 and not assume_past:
             commands += ["delete c:before_*"]
-        if self.partitions > 1 and (self._first or self._alone) and (not assume_past or set(names) & set(self._first)):
-            commands += ["delete c:now_*"]
-        elif set(names) & set(self._alone):
-            commands += [f"delete c:now_{name}" for name in self._alone]
         commands += ["delete @statements @keep %d", f"select -assert-count {len(names)} t:$assert t:$cover"]
         return [*commands, "cd ..", "opt_clean"]
 

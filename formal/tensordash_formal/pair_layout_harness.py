@@ -140,14 +140,14 @@ class PairLayoutHarness(LayoutHarness):
         for name in POSITIONS:
             for path, at in ((name, front), (f"next_{name}_now", next_front), (f"later_{name}_now", later_front)):
                 probe = self.probe(f"queue.walk.{path}", 16)
-                self.lemma(probe == at[name], when=nest.active, first=at is not later_front)
+                self.lemma(probe == at[name], when=nest.active)
         for prefix, at in (("", front), ("next_", next_front)):
             ends = self.probe(f"queue.walk.{prefix}ends", LOOPS - 1)
             for k in range(LOOPS - 1):
                 count, left = at[f"count_{k}"], self.probe(f"queue.walk.{prefix}left_{k}", 12)
-                self.lemma(left == nest[f"count_{k}"] - count, when=nest.active, first=True)
-                self.lemma(count < nest[f"count_{k}"], when=nest.active, first=True)
-                self.lemma(ends[k] == (left == 1), when=nest.active, first=True)
+                self.lemma(left == nest[f"count_{k}"] - count, when=nest.active)
+                self.lemma(count < nest[f"count_{k}"], when=nest.active)
+                self.lemma(ends[k] == (left == 1), when=nest.active)
 
     def _place(self, k: int) -> None:
         """State the lemmas about a place of the queue."""

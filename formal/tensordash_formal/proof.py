@@ -102,9 +102,7 @@ class Proof:
     broken_variants : tuple of BrokenVariant
         At least one variant for every claim.
     depth : int
-        Cycles that the induction assumes or, with `is_bounded`, the cycles that the solver searches.
-    is_bounded : bool
-        Search for counterexamples up to `depth` cycles instead of proving by induction.
+        Cycles that the induction assumes.
     cover_depth : int
         Cycles within which every cover is reached.
     broken_config : TileConfig or CoreConfig
@@ -118,7 +116,6 @@ class Proof:
     applies: Callable[[Any], bool]
     broken_variants: tuple[BrokenVariant, ...]
     depth: int = 1
-    is_bounded: bool = False
     cover_depth: int = 8
     broken_config: TileConfig | CoreConfig = field(default_factory=TileConfig)
     is_quick: bool = False
@@ -136,7 +133,7 @@ class Proof:
         return [
             Result(
                 name=f"{self.name}.{claim}",
-                bound=self.depth if self.is_bounded else INDUCTION,
+                bound=INDUCTION,
                 result="refuted" if any(f"claim_{cell}" in failed for cell in cells) else result,
                 cover=_last_cover(covers, cells),
                 seconds=sum(each.seconds for each in (*answers, *cuts)),
@@ -163,8 +160,8 @@ class Proof:
 
     def queries(self, harness: Harness) -> list[Query]:
         """Build the queries that together prove all claims and lemmas."""
-        mode, groups = "bmc" if self.is_bounded else "prove", harness.assertion_groups()
-        return [self.query(harness, each, mode, self.depth, assume_past=len(groups) > 1) for each in groups]
+        groups = harness.assertion_groups()
+        return [self.query(harness, each, "prove", self.depth, assume_past=len(groups) > 1) for each in groups]
 
     def query(
         self,

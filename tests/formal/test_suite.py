@@ -146,31 +146,6 @@ def test_a_false_property_in_a_partition_is_refuted(tmp_path):
     }
 
 
-def with_first_lemma(known):
-    """Build a wheel whose claim follows from a first lemma in the same cycle only."""
-
-    def build(config, fault=None):
-        dut = Wheel()
-        harness = Harness(dut, fault=fault, partitions=2)
-        at = harness.free(2, "copy")
-        harness.lemma(known(dut.at), first=True)
-        harness.assume(known(dut.at) == (at == 0))
-        harness.claim("copy_is_zero", at == 0)
-        return harness
-
-    return build
-
-
-def test_a_consequence_of_a_first_lemma_is_proven(tmp_path):
-    assert [each.result for each in prove(with_first_lemma(lambda at: at != 3), tmp_path)] == ["proven"]
-    assert len(list(tmp_path.iterdir())) == 3  # the lemma, the claim, and covers
-
-
-def test_a_false_first_lemma_proves_nothing(tmp_path):
-    (result,) = prove(with_first_lemma(lambda at: at != 2), tmp_path, depth=5)
-    assert result.result == "unknown"
-
-
 def test_a_broken_variant_is_refuted_without_assumptions_of_partitions(tmp_path):
     build = partitioned("below_three", "never_from_two_to_three")
     refutation = replace(PROOF, build=build).refute(PROOF.broken_variants[0], Solver(tmp_path))
@@ -203,11 +178,6 @@ def test_contradicting_assumptions_are_an_error(tmp_path):
 
     with pytest.raises(ProofError, match="SymbiYosys failed"):
         prove(build, tmp_path)
-
-
-def test_a_bound_is_reported(tmp_path):
-    (result,) = prove(wheel, tmp_path, is_bounded=True, depth=4)
-    assert (result.bound, result.result) == (4, "proven")
 
 
 def test_an_empty_suite_fails(tmp_path):

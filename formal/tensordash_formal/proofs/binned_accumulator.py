@@ -31,9 +31,6 @@ from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-PARTITIONS = 26
-"""Number of queries. Each claim and lemma has its own, except the `first` lemmas: z3 is slower with several at once."""
-
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
     """Build the claims about the binned accumulator of a tile's PE (docs/numerics.md, "binned" and "Products").
@@ -42,7 +39,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     """
     dut = PE(numerics=config.numerics, lanes=config.lanes, stages=config.stages).accumulator
     assert isinstance(dut, BinnedAccumulator)
-    harness = Harness(dut, fault=fault, partitions=PARTITIONS)
+    harness = Harness(dut, fault=fault)
     harness.assume(~dut.sum.hold | ~(dut.sum.start | dut.sum.take))
     model = SumModel(harness, dut)
     model.add_register_lemmas()
@@ -154,7 +151,7 @@ class SumModel:
 
     def add_register_lemmas(self) -> None:
         """State the lemmas that map the registers of digits and distances to the model's terms."""
-        lemma, bins, added = partial(self.harness.lemma, first=True, when=self.loaded), self.shape.bins, self.added
+        lemma, bins, added = partial(self.harness.lemma, when=self.loaded), self.shape.bins, self.added
         lemma(added.top == _largest([term.top for term in self.terms]))
         lemma(Cat(added.positive, added.negative) == Cat(*self.new_marks))
         for lane, term in zip(added.lanes, self.terms, strict=True):
@@ -208,7 +205,7 @@ class SumModel:
             m.d.sync += [digits.eq(grown), top.eq(next_top)]
             m.d.sync += [mark.eq(each) for mark, each in zip(marks, next_marks, strict=True)]
 
-        lemma(self.loaded, when=known, first=True)
+        lemma(self.loaded, when=known)
         lemma(self.accumulated.top == top, when=known)
         lemma(Cat(self.state.positive, self.state.negative) == Cat(*marks), when=known)
         lemma(digits == 0, when=known & (self.watched > top))
@@ -222,14 +219,12 @@ class SumModel:
             watched = was_sound & self._is_watched(past_top, place)
             was_watched.append(watched)
             old_here = self._past(self.harness.probe(f"old_{place}", signed(shape.bin_width)))
-            lemma(old_here == past_old, when=watched, first=True)
+            lemma(old_here == past_old, when=watched)
             for parts, past_parts in zip(lanes, past_terms, strict=True):
                 for part, past_part in zip(parts, past_parts, strict=True):
-                    lemma(self._past(part) == past_part, when=watched, first=True)
+                    lemma(self._past(part) == past_part, when=watched)
             grown_here = self._past(self.harness.probe(f"grown_{place}", signed(width)))
-            # The lemma has two parts because z3 narrows a sum of which only the lower bits are read.
-            for part in (slice(shape.bin_width), slice(shape.bin_width - 1, None)):
-                lemma(grown_here[part] == past_grown[part], when=watched, alone=True)
+            lemma(grown_here == past_grown, when=watched)
         self._claim_taken(sound, grown, next_top, next_marks)
         self._claim_overflow(was_watched, grown[shape.bin_width - 1 :])
 
@@ -244,7 +239,7 @@ class SumModel:
             m.d.sync += [taken_digits.eq(grown), taken_top.eq(next_top), taken_marks.eq(Cat(*next_marks))]
         value, was_taken = self.sum.value, self._past(take)
         same = (value.as_value() == self.state.as_value()) & (taken_digits == self.digits)
-        self.harness.lemma(same, when=was_taken, first=True)
+        self.harness.lemma(same, when=was_taken)
         number, found_marks = View(shape.layout, value.number), (value.positive, value.negative)
         claim("the_top_bin_is_the_largest_of_the_terms", number.top == taken_top, when=taken)
         for place, each in enumerate(number.bins):
@@ -261,7 +256,7 @@ class SumModel:
         counting = Signal()
         with m.If(~self.sum.hold):
             m.d.sync += counting.eq(self.dut.active.any())
-        self.harness.lemma(self.harness.probe("counting", 1) == counting, first=True)
+        self.harness.lemma(self.harness.probe("counting", 1) == counting)
         counts = counting & ~self.sum.hold
         self.harness.claim("no_overflow_without_products", ~self.sum.overflow, when=~counts)
         # The claim is one cycle late because the lemmas about a cycle's sums are known in the next cycle.

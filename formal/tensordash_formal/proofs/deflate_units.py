@@ -23,9 +23,6 @@ from .deflate import assume_store_behaviour
 
 __all__ = ["PROOF"]
 
-PARTITIONS = 5
-"""Number of queries. With more queries, each is easier."""
-
 
 class DeflateHarness(Harness):
     """A deflate component with free handshakes on both sides.
@@ -40,7 +37,7 @@ class DeflateHarness(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Deflate(**proven_shape(config))
         width = dut.width
-        super().__init__(dut, fault=fault, partitions=PARTITIONS)
+        super().__init__(dut, fault=fault)
         started = assume_store_behaviour(self, dut)
         m, beat, shift = self.m, dut.beat, dut.shift
         groups, beats = dut.groups, dut.beats
@@ -102,15 +99,15 @@ class DeflateHarness(Harness):
             when=here & stored & (sent == 0),
         )
 
-        self.lemma(self.probe("filled", shift) == before, when=started, first=True)
-        self.lemma(self.probe("sent", (dut.max_beats - 1).bit_length()) == sent, when=started, first=True)
-        self.lemma((sent == 0) | (groups.valid & (sent < whole_beats)), when=~ResetSignal(), first=True)
-        self.lemma((stored_place < before) & (sent == 0), when=stored, first=True)
+        self.lemma(self.probe("filled", shift) == before, when=started)
+        self.lemma(self.probe("sent", (dut.max_beats - 1).bit_length()) == sent, when=started)
+        self.lemma((sent == 0) | (groups.valid & (sent < whole_beats)), when=~ResetSignal())
+        self.lemma((stored_place < before) & (sent == 0), when=stored)
         rests = Array([self.probe(f"rest_{p}", width) for p in range(beat - 1)] + [Const(0, width)])
-        self.lemma(rests[stored_place] == stored_content, when=stored, first=True)
+        self.lemma(rests[stored_place] == stored_content, when=stored)
         if dut.offset_bits:
-            self.lemma(self.probe("first", 1) == first, when=started, first=True)
-            self.lemma((before >= offset) & ((stored_place >= offset) | ~stored), when=first, first=True)
+            self.lemma(self.probe("first", 1) == first, when=started)
+            self.lemma((before >= offset) & ((stored_place >= offset) | ~stored), when=first)
 
     def _pick_unit(self, mask: Value, values: list[Value], before: Value, units: GroupUnits) -> tuple[Signal, ...]:
         """Pick an arbitrary item of the offered group; return its content, its place, and whether the group has it."""

@@ -22,9 +22,6 @@ from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-PARTITIONS = 7
-"""Number of queries. With more queries, each is easier."""
-
 
 class InflateHarness(Harness):
     """An inflate component with free handshakes on both sides.
@@ -38,7 +35,7 @@ class InflateHarness(Harness):
         shape = proven_shape(config)
         self.width = shape["width"]
         self.dut = dut = Inflate(**shape, count_bits=unit_bits(shape["lanes"], self.width))
-        super().__init__(dut, fault=fault, partitions=PARTITIONS)
+        super().__init__(dut, fault=fault)
         self.assume(dut.start | ~dut.plain | self.past(dut.plain))
         self.assume((dut.groups != 0) | dut.plain | ~dut.start)
         self._state()
@@ -172,28 +169,24 @@ class InflateHarness(Harness):
     def _add_lemmas(self) -> None:
         """State the lemmas: the hardware's registers equal the ghost registers."""
         dut, expecting = self.dut, self.expects_group
-        self.lemma(self.probe("counts", 1) == self.running, first=True)
-        self.lemma(~(self.running & self.past(dut.plain)), first=True)
-        self.lemma(self.count <= dut.slots, first=True)
-        self.lemma(self.probe("held", dut.slots.bit_length()) == self.count, first=True)
-        self.lemma(self.probe("head", dut.shift) == self.at, when=expecting & ~dut.start, first=True)
-        self.lemma(self.probe("limit_left", len(dut.limit)) == self.limit, when=self.running, first=True)
-        self.lemma(self.probe("groups_left", 16) == self.left, when=self.running, first=True)
+        self.lemma(self.probe("counts", 1) == self.running)
+        self.lemma(~(self.running & self.past(dut.plain)))
+        self.lemma(self.count <= dut.slots)
+        self.lemma(self.probe("held", dut.slots.bit_length()) == self.count)
+        self.lemma(self.probe("head", dut.shift) == self.at, when=expecting & ~dut.start)
+        self.lemma(self.probe("limit_left", len(dut.limit)) == self.limit, when=self.running)
+        self.lemma(self.probe("groups_left", 16) == self.left, when=self.running)
         for k in range(dut.slots):
-            self.lemma(self.probe(f"kept_{k}", dut.beat * self.width) == self.queue[k], when=k < self.count, first=True)
-        self.lemma(self.probe("done", dut.number) == Cat(k < self.part for k in range(dut.number)), first=True)
+            self.lemma(self.probe(f"kept_{k}", dut.beat * self.width) == self.queue[k], when=k < self.count)
+        self.lemma(self.probe("done", dut.number) == Cat(k < self.part for k in range(dut.number)))
         if dut.number > 1:
             earlier = self.probe("earlier", dut.size)
-            self.lemma(earlier == self.stored_mask, when=self.running & (self.part != 0), first=True)
+            self.lemma(earlier == self.stored_mask, when=self.running & (self.part != 0))
         if dut.slots > 1:
             waits, earlier_reach = self.probe("waits", 1), self.probe("reach_before", (dut.slots + 1).bit_length())
             max_reach = Mux(self.count == dut.slots, dut.slots + 1, self.count)
             complete = self.known & (Array(self.ends)[self.part] <= earlier_reach * dut.beat)
-            self.lemma(
-                (earlier_reach <= max_reach) & complete & ~self.short,
-                when=waits & expecting & ~dut.start,
-                first=True,
-            )
+            self.lemma((earlier_reach <= max_reach) & complete & ~self.short, when=waits & expecting & ~dut.start)
 
 
 def _a_group_more(m: Module, sound: Any, outer: Any) -> None:

@@ -24,8 +24,6 @@ from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 
 __all__ = ["PROOF"]
 
-PARTITIONS = 6
-"""Number of queries. With more queries, each is easier."""
 PLACE_BITS = 30
 """Bits of a word's place, including places beyond the stream buffer."""
 
@@ -103,7 +101,7 @@ class StreamFeedHarness(Harness):
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Multiply(config)
-        super().__init__(dut, fault=fault, partitions=PARTITIONS)
+        super().__init__(dut, fault=fault)
         self.passes = passes = PassSequence(self.m, dut)
         self.assume(passes.is_legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
         self.assume(dut.taken <= dut.available)

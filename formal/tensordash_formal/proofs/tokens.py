@@ -39,7 +39,6 @@ from .tokens_variants import BROKEN_VARIANTS
 
 __all__ = ["PROOF"]
 
-PARTITIONS = 6
 WINDOW = 4
 """Descriptors in the window of the model. A model with 16, as in the presets, takes too long to build."""
 
@@ -56,9 +55,7 @@ class SequencerHarness(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         config = replace(config, window=WINDOW)
         self.dut = dut = Sequencer(config=config)
-        super().__init__(
-            dut, stubs=(Stub(Memory, WindowAbstraction),), fault=fault, black_box=True, partitions=PARTITIONS
-        )
+        super().__init__(dut, stubs=(Stub(Memory, WindowAbstraction),), fault=fault, black_box=True)
         m = self.m
         self.consumer = self.constant(range(len(UNITS)), "consumer")
         self.assume(self.consumer < len(UNITS))
