@@ -16,7 +16,7 @@ UNCOUNTED = re.compile(r'\|[^|]*\||"[^"]*"|;.*')
 
 
 def split_commands(lines: Iterable[str]) -> Iterator[str]:
-    """Yield each command of SMT-LIB as soon as its last line has been read; it may have several lines.
+    """Yield each command of SMT-LIB as soon as its last line has been read, and an incomplete one at the end.
 
     Examples
     --------
@@ -31,6 +31,8 @@ def split_commands(lines: Iterable[str]) -> Iterator[str]:
         if depth == 0 and counted.strip():
             yield command
             command = ""
+    if command:
+        yield command
 
 
 def main(arguments: list[str]) -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from tensordash import TileConfig
 from tensordash.block import Block
 from tensordash_formal.harness import Harness, Stub
 from tensordash_formal.proof import BrokenVariant, Proof
-from tensordash_formal.solver import ProofError, Query, Solver, read_log
+from tensordash_formal.solver import BITWUZLA, ProofError, Query, Solver, read_log
 from tensordash_formal.suite import Suite
 from tensordash_storage.jobs import Runner
 
@@ -239,6 +241,13 @@ def test_two_equal_queries_at_once(tmp_path):
     cached = [entry for entry in tmp_path.iterdir() if (entry / "answer.json").exists()]
     assert sorted(tmp_path.iterdir()) == sorted(cached)
     assert prove(wheel, tmp_path) in (first, second)
+
+
+@pytest.mark.parametrize("text", ["(check-sat", "(assert undeclared)\n"])
+def test_the_solver_program_fails_on_text_that_it_cannot_read(text):
+    done = subprocess.run([sys.executable, BITWUZLA], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stdout == ""
 
 
 def test_another_query_is_run(tmp_path):
