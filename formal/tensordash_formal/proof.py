@@ -1,7 +1,7 @@
 """Proofs: the claims about a component, the configurations that they apply to, and their broken variants."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tensordash import TileConfig
@@ -40,6 +40,8 @@ class BrokenVariant:
         Breaks the component at its ports.
     depth : int
         Cycles within which the property fails.
+    skip : int, optional
+        First cycle in which to search, if no earlier one has a counterexample that a solver finds soon.
     config : TileConfig or CoreConfig
         Configuration of the variant; None for `Proof.broken_config`.
     """
@@ -49,6 +51,7 @@ class BrokenVariant:
     kind: type[Block]
     fault: Fault
     depth: int = 8
+    skip: int | None = None
     config: TileConfig | CoreConfig | None = None
 
 
@@ -149,7 +152,7 @@ class Proof:
         if variant.claim not in harness.claims:
             raise ProofError(f"{self.name} has no claim {variant.claim!r}: {', '.join(harness.claims)}")
         wanted = [f"claim_{cell}" for cell in harness.claims[variant.claim]]
-        query = self.query(harness, wanted, "bmc", variant.depth)
+        query = replace(self.query(harness, wanted, "bmc", variant.depth), skip=variant.skip)
         answer = solver.solve(query)
         return Refutation(
             name=f"{self.name}.{variant.claim}",

@@ -51,25 +51,33 @@ class Query:
         Yosys commands that build the model.
     files : dict of str to str
         Files that the commands read, by name.
+    skip : int, optional
+        With "bmc", the first cycle to check.
     """
 
     mode: str
     depth: int
     script: tuple[str, ...]
     files: dict[str, str]
+    skip: int | None = None
 
     @property
     def digest(self) -> str:
         """Digest of the query and of the tools' versions."""
         require("a proof", *MODULES)
         tools = {name: version(name) for name in TOOLS}
-        text = json.dumps([asdict(self), tools], sort_keys=True)
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        text = json.dumps([given, tools], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def sby(self) -> str:
         """Format the query as an input file of SymbiYosys."""
         sections = {
-            "options": [f"mode {self.mode}", f"depth {self.depth}"],
+            "options": [
+                f"mode {self.mode}",
+                f"depth {self.depth}",
+                *([] if self.skip is None else [f"skip {self.skip}"]),
+            ],
             "engines": ["smtbmc bitwuzla"],
             "script": self.script,
             "files": list(self.files),

@@ -154,6 +154,12 @@ def test_a_broken_variant_is_refuted_without_assumptions_of_partitions(tmp_path)
     assert refutation.cycle == 3
 
 
+@pytest.mark.parametrize(("skip", "cycle"), [(None, 3), (5, 5)])
+def test_the_search_for_a_counterexample_begins_at_the_given_cycle(tmp_path, skip, cycle):
+    variant = replace(PROOF.broken_variants[0], skip=skip)
+    assert PROOF.refute(variant, Solver(tmp_path)).cycle == cycle
+
+
 def test_an_unreached_cover_is_a_failure(tmp_path):
     def build(config, fault=None):
         dut = Wheel()

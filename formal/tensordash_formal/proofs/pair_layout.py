@@ -111,7 +111,15 @@ BROKEN_VARIANTS = (
     _variant(VALUE, "the first two groups are in the wrong order", _groups_change_places, PairQueue),
     _variant(VALUE, "two groups leave the queue instead of one", _two_leave_for_one, PairQueue),
     _variant(VALUE, "the second group of a pair stays in the queue", _the_second_stays, PairQueue),
-    _variant(VALUE, "a group of the previous layout stays in the queue", _a_group_is_left_over, PairQueue, 26),
+    # It takes a second layout to fail, and a solver has no answer for the cycles before.
+    BrokenVariant(
+        claim=VALUE,
+        title="a group of the previous layout stays in the queue",
+        kind=PairQueue,
+        fault=_a_group_is_left_over,
+        depth=21,
+        skip=20,
+    ),
     _variant(VALUE, "the second group's address has no carry", _no_carry_in_the_second_address, PairWalk),
     _variant(VALUE, "the second group has the x of the first", _the_second_stands_with_the_first, PairWalk),
     _variant(VALUE, "the outermost loop does not step", _outermost_stands, PairWalk),
