@@ -66,8 +66,8 @@ class Query:
         """Digest of the query and of the tools' versions."""
         require("a proof", *MODULES)
         tools = {name: version(name) for name in TOOLS}
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        text = json.dumps([given, tools], sort_keys=True)
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        text = json.dumps([fields, tools], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def sby(self) -> str:
