@@ -277,8 +277,6 @@ class Harness:
 
     def assertion_groups(self) -> list[list[str]]:
         """Distribute the assertions over the partitions. Each group is one query."""
-        if self.partitions == 1:
-            return [self.assertions]
         # Consecutive assertions are often similar, and similar ones are hard to prove together.
         return [self.assertions[k :: self.partitions] for k in range(self.partitions)]
 
