@@ -39,6 +39,7 @@ CORNER_CONFIGS = {
     "with-c-fused": TileConfig(rows=3, columns=1, format="bf16", accumulator="ampere", initial=True),
     "tf32-with-c": TileConfig(rows=3, columns=1, format="tf32", accumulator="hopper-fp8", initial=True),
     "bf16-binned": TileConfig(rows=1, columns=1, format="bf16", accumulator={"bins": 3}),
+    "bf16-binned-narrow": TileConfig(rows=1, columns=1, format="bf16", accumulator={"bins": 3}, headroom_bits=2),
     "fp8-e4m3": TileConfig(rows=2, columns=2, format="fp8_e4m3"),
     "fp8-e5m2": TileConfig(rows=2, columns=2, format="fp8_e5m2"),
     "fp8-mixed": TileConfig.from_mapping(
