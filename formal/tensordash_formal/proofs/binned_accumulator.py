@@ -7,7 +7,8 @@ model's sum. Sum and maximum do not depend on the order of the terms, so neither
 
 `overflow` rises if the watched bin leaves its range, and not without products. With 16 bits of headroom, it takes
 thousands of cycles to leave the range. No cover is searched for then, and the property is proven as a lemma. The proof
-does not check that `overflow` rises nowhere else. A sum is defined from its `start` on. PEs of one stage and tiles with a C input are not covered.
+does not check that `overflow` rises nowhere else. A sum is defined from its `start` on. PEs of one stage and tiles with
+a C input are not covered.
 
 Assumes: a frozen tile neither starts nor takes (`tile_control`). The place and the zero mark of a product agree with
 its shift and significand. A product is not both infinite and NaN.
