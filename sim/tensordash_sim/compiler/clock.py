@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.descriptors import UNITS
 
 from ..jit import njit
-from .multiply_cycles import move_losses, run_passes, write_rates
+from .multiply_cycles import move_losses, run_passes, sort_few, write_rates
 from .unit_cycles import LAYOUT_CYCLES, LOAD_CYCLES
 
 __all__ = ["DESCRIPTOR", "Core", "run_clock"]
@@ -216,7 +216,7 @@ def _begin(state, core, each, unit, index):
             begin = max(begin, state.tokens[other, unit, state.used[other, unit]] + TOKEN_CYCLES)
             state.used[other, unit] += 1
     # The sequencer sends one descriptor at a time.
-    for before in np.sort(state.sent):
+    for before in sort_few(state.sent.copy()):
         if before - SEND_CYCLES < begin < before + SEND_CYCLES:
             begin = before + SEND_CYCLES
     state.sent[state.counts[SENT] % len(state.sent)] = begin
@@ -233,18 +233,18 @@ def _execute(state, core, each, unit, index, begin):
     if unit == LOAD:
         done += _wait_for_fetches(state, core, begin + LOAD_ADDRESS_CYCLES)
         on_way = min(float(core.outstanding * each["burst"]), done - begin)
-        state.loads[counts[LOADS] % NOTED_LOADS] = np.array([begin, done - LOAD_CYCLES, on_way])
+        _note(state.loads[counts[LOADS] % NOTED_LOADS], (begin, done - LOAD_CYCLES, on_way))
         counts[LOADS] += 1
     if each["beats"]:
         # Until the end of a load, or a memory latency before a store's.
         last = done if unit == LOAD else done - core.latency
         is_load = 1.0 if unit == LOAD else 0.0
-        state.moves[counts[MOVES]] = np.array([is_load, float(each["region"]), last - each["beats"], last])
+        _note(state.moves[counts[MOVES]], (is_load, float(each["region"]), last - each["beats"], last))
         counts[MOVES] += 1
     if each["is_layout"]:
         first = begin + LAYOUT_CYCLES
         groups = each["groups"] / (done - first) if core.has_pairs and each["period"] == 1 else 1.0
-        state.layouts[counts[LAYOUTS]] = np.array([float(unit - LAYOUT_A), first, done, float(each["period"]), groups])
+        _note(state.layouts[counts[LAYOUTS]], (float(unit - LAYOUT_A), first, done, float(each["period"]), groups))
         counts[LAYOUTS] += 1
     _end(state, unit, index, begin, done, each["signal"])
 
@@ -272,7 +272,7 @@ def _finish(state, core, each, pace_cycles, pace_losses):
     counts[MOVES] = _keep_later(state.moves, counts[MOVES], 3, blocks)
     _end(state, MULTIPLY, index, begun[MULTIPLY], tile, each["signal"])
     _end(state, OUTPUT, index, begun[OUTPUT], blocks + WRITTEN_CYCLES, each["output_signal"])
-    begun[:] = UNKNOWN
+    begun[MULTIPLY] = begun[OUTPUT] = UNKNOWN
 
 
 @njit(cache=True, nogil=True)
@@ -306,9 +306,16 @@ def _keep_later(rows, count, column, time):
     remaining = 0
     for k in range(count):
         if rows[k, column] > time:
-            rows[remaining] = rows[k]
+            _note(rows[remaining], rows[k])
             remaining += 1
     return remaining
+
+
+@njit(cache=True, nogil=True)
+def _note(row, values):
+    """Set a row to values. Numba takes longer to compile an assignment to the whole row."""
+    for k in range(len(values)):
+        row[k] = values[k]
 
 
 @njit(cache=True, nogil=True)

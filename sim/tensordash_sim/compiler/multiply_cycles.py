@@ -24,6 +24,7 @@ __all__ = [
     "losses_of",
     "move_losses",
     "run_passes",
+    "sort_few",
     "write_rates",
 ]
 
@@ -200,6 +201,36 @@ def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
 
 
 @njit(cache=True, nogil=True)
+def sort_few(values):
+    """Sort a few values in place, and return them. Numba takes longer to compile `np.sort`."""
+    for k in range(1, len(values)):
+        value = values[k]
+        while k > 0 and values[k - 1] > value:
+            values[k] = values[k - 1]
+            k -= 1
+        values[k] = value
+    return values
+
+
+@njit(cache=True, nogil=True)
+def _ends(layouts, begin):
+    """Return the different times from `begin` on at which layouts begin or end to write, in order."""
+    times = np.empty(2 * len(layouts))
+    count = 0
+    for _, first, last, _, _ in layouts:
+        if last > begin:
+            times[count], times[count + 1] = max(first, begin), last
+            count += 2
+    times = sort_few(times[:count])
+    distinct = 0
+    for k in range(count):
+        if k == 0 or times[k] > times[k - 1]:
+            times[distinct] = times[k]
+            distinct += 1
+    return times[:distinct]
+
+
+@njit(cache=True, nogil=True)
 def write_rates(layouts, words, streams, begin, is_dense, has_pairs):
     """Return the times at which layouts begin or end to write, and the writes per cycle between them, by period.
 
@@ -223,15 +254,13 @@ def write_rates(layouts, words, streams, begin, is_dense, has_pairs):
     has_pairs : bool
         Whether layouts take two groups per cycle. The last column then has the writes to two banks.
     """
-    later = layouts[layouts[:, 2] > begin]
-    times = np.unique(np.concatenate((np.maximum(later[:, 1], begin), later[:, 2])))
+    times = _ends(layouts, begin)
     # For a dense tile: how often per pass reads of a side continue in the same memory.
     repeats = (words * streams % 2 / streams, words % 2 * (streams - 1) / streams)
     rates = np.zeros((max(0, len(times) - 1), len(PERIODS) + has_pairs))
     for k in range(len(rates)):
         steady = 0
-        for each in range(len(later)):
-            side, first, last, period, groups = later[each]
+        for side, first, last, period, groups in layouts:
             if first >= times[k + 1] or last <= times[k]:
                 continue
             steady += period == 1
@@ -252,8 +281,11 @@ def move_losses(moves, region, begin):
 
     Each row of `moves` has whether the move is a load, the region of its first group, and its first and last access.
     """
-    met = moves[(moves[:, 1] == region) & (moves[:, 3] > begin)]
-    losses = np.empty((len(met), 3))
-    losses[:, :2] = met[:, 2:]
-    losses[:, 2] = np.where(met[:, 0] > 0, LOAD_LOSS, STORE_LOSS)
-    return losses
+    losses = np.empty((len(moves), 3))
+    count = 0
+    for is_load, first_region, first, last in moves:
+        if first_region == region and last > begin:
+            losses[count, 0], losses[count, 1] = first, last
+            losses[count, 2] = LOAD_LOSS if is_load > 0 else STORE_LOSS
+            count += 1
+    return losses[:count]

@@ -137,7 +137,11 @@ def hoisted_items(tasks, count, max_overtaken):
 
     `max_overtaken` is the number of multiplies that a descriptor may overtake, by unit.
     """
-    first = np.searchsorted(tasks.items, np.arange(count + 1))
+    first = np.zeros(count + 1, np.int64)  # Index of the first task of each descriptor.
+    for item in tasks.items:
+        first[item + 1] += 1
+    for item in range(count):
+        first[item + 1] += first[item]
     moved = np.empty(count, np.int64)
     for item in range(count):
         target = item
@@ -159,7 +163,8 @@ def hoisted_items(tasks, count, max_overtaken):
                 if tasks.units[first[before]] == MULTIPLY:
                     overtakes_left -= 1
                     target = k
-        moved[target + 1 : item + 1] = moved[target:item].copy()
+        for place in range(item, target, -1):
+            moved[place] = moved[place - 1]
         moved[target] = item
     return moved
 
@@ -195,9 +200,11 @@ def find_meetings(tasks, waits, window):
     wait = 0
     for task in range(count):
         unit = tasks.units[task]
-        begun = done[numbers[unit, counts[unit] - 1]].copy() if counts[unit] else np.zeros(len(UNITS), np.int64)
+        begun = done[task]  # Number of each unit's tasks done at the beginning of the task.
+        if counts[unit]:
+            _raise(begun, done[numbers[unit, counts[unit] - 1]])
         while wait < len(waits) and waits[wait, 0] == task:
-            begun = np.maximum(begun, done[waits[wait, 1]])
+            _raise(begun, done[waits[wait, 1]])
             wait += 1
         for other_unit in range(len(UNITS)):
             if not UNITS_MEET[unit, other_unit]:
@@ -228,16 +235,22 @@ def find_meetings(tasks, waits, window):
                     later -= 1
                 other = numbers[other_unit, later - 1]
                 found.append((task, other))
-                begun = np.maximum(begun, done[other])
-        done[task] = begun
+                _raise(begun, done[other])
         if unit == OUTPUT:  # The end of an output is also the end of its multiply.
-            done[task] = np.maximum(begun, done[task - 1])
+            _raise(done[task], done[task - 1])
         numbers[unit, counts[unit]] = task
         counts[unit] += 1
         done[task, unit] = counts[unit]
         _note_use(reads[task], last[0, unit], counts[unit])
         _note_use(writes[task], last[1, unit], counts[unit])
     return found[1:]
+
+
+@njit(cache=True, nogil=True)
+def _raise(values, others):
+    """Set each value to the maximum of the two arrays. Numba takes longer to compile `np.maximum`."""
+    for k in range(len(values)):
+        values[k] = max(values[k], others[k])
 
 
 @njit(cache=True, nogil=True)
