@@ -51,7 +51,7 @@ def generate(folder: Path, *options: str) -> Path:
 
 
 def make(folder: Path, target: str, *variables: str, seconds: int = 500) -> subprocess.CompletedProcess[str]:
-    line = ["make", "--always-make", target, f"PYTHON={sys.executable}", f"PLUSARGS=+cycles={MAX_CYCLES}", *variables]
+    line = ["make", target, f"PYTHON={sys.executable}", f"PLUSARGS=+cycles={MAX_CYCLES}", *variables]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
@@ -65,7 +65,7 @@ def test_a_wrong_memory_size_is_refused_before_long_work(tmp_path: Path, monkeyp
 
 @pytest.fixture(scope="module")
 def icarus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a system, which `make` builds for each run."""
+    """Write a system, of which `make` builds what has changed since the last run."""
     return generate(tmp_path_factory.mktemp("soc"))
 
 
@@ -142,6 +142,21 @@ def test_the_example_sleeps_until_the_interrupt(icarus: Path) -> None:
     assert re.search(r"^result( [0-9a-f]{8}){4}$", ran.stdout, re.MULTILINE)
     (slept,) = re.findall(r"asleep for (\d+) cycles", ran.stdout)
     assert int(slept) > 20
+
+
+@needs_icarus
+def test_other_firmware_and_steps_are_built_again(icarus: Path) -> None:
+    ran = [make(icarus, "firmware", *options) for options in ((), (f"FIRMWARE={MATMUL}",), ("STEPS=2",), ("STEPS=2",))]
+    assert [each.returncode for each in ran] == [0] * 4
+    assert ["firmware.elf" in each.stdout for each in ran] == [True, True, True, False]
+
+
+@needs_icarus
+def test_a_missing_compiler_is_named_before_long_work(icarus: Path) -> None:
+    ran = make(icarus, "run", "RISCV=missing-", "PYTHON=false", "BUILD=other", "HEX=other.hex")
+    assert ran.returncode == 2
+    assert "no compiler for RISC-V: install missing-gcc" in ran.stderr
+    assert not (icarus / "other/verilated").exists()
 
 
 @needs_icarus
