@@ -168,10 +168,6 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     return {**document, **more, "table": core_cost_table(report)}
 
 
-def _core_logic(config: CoreConfig, jobs: int) -> Any:
-    return synthesize_core(config, power=False, jobs=jobs).to_json()
-
-
 def _format(config: TileConfig, jobs: int) -> Any:
     return measured(config, _tile(config, jobs, clock=CLOCK_NS))
 
@@ -228,11 +224,10 @@ def parts() -> dict[str, Part]:
     every = tuple(config for configs in SHAPES.values() for config in configs.values())
     found["scaling"] = Part(every, _scaling)
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
-    core = core_preset("core")
     memories = f"{cacti_digest()} {MACROS} {PARTS} {MIN_PART_BITS}, other ports, one piece"
-    found["core"] = Part((core,), partial(_core, core), f"core {memories}")
-    core_bf16 = core_preset("core-bf16")
-    found["core-bf16"] = Part((core_bf16,), partial(_core_logic, core_bf16), f"logic of a core {memories}")
+    for name in ("core", "core-bf16"):
+        core = core_preset(name)
+        found[name] = Part((core,), partial(_core, core), f"core {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 
