@@ -244,7 +244,7 @@ def compute_host_call(
     function, names = FUNCTIONS[call.function], call.tensors
     read = {role: tensors[names[role]].numbers(values[names[role]]) for role in call.reads}
     shapes = call.parameters.get("shapes", {})
-    read = {role: numbers.reshape(shapes.get(role, numbers.shape)) for role, numbers in read.items()}
+    read = {role: numbers.reshape(shapes.get(role, -1)) for role, numbers in read.items()}
     with np.errstate(all="ignore"):
         results = function.compute(read, call.parameters)
     written = {names[role]: results[role] for role in call.writes}

@@ -81,10 +81,10 @@ def _relu(lowering: Lowering, node: Node, symbol: Any) -> Symbol:
 
 
 def _rename(lowering: Lowering, product: ProductNode, node: Node) -> Symbol:
-    """Let a product compute the value of a later node that is fused into it."""
-    shape = lowering.graph.values.pop(product.result).shape
+    """Let a product compute the value of a later node that is fused into it, also after a view of its result."""
+    del lowering.graph.values[product.result]
     product.result = node.name
-    return lowering.result(node, shape)
+    return lowering.result(node, tuple(node.meta["val"].shape))
 
 
 def _relu_backward(lowering: Lowering, node: Node, gradient: Any, result: Any, threshold: float) -> Symbol:
@@ -92,8 +92,7 @@ def _relu_backward(lowering: Lowering, node: Node, gradient: Any, result: Any, t
     if threshold != 0:
         raise ProgramFolderError(f"{node.target} must have the threshold 0, not {threshold}")
     product, forward = lowering.fusable(node, 0, use), lowering.producer(y.value)
-    fits = isinstance(forward, ProductNode) and use.shape == y.shape
-    if product is not None and fits and product.operation == "WxG" and lowering.has_mask:
+    if product is not None and isinstance(forward, ProductNode) and product.operation == "WxG" and lowering.has_mask:
         product.operands["mask"] = y
         return _rename(lowering, product, node)
     here = lowering.result(node, use.shape)
