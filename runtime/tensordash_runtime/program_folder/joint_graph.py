@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch._functorch.aot_autograd import aot_export_module
 from torch.fx import GraphModule
@@ -59,15 +60,21 @@ def capture_step(
     Raises
     ------
     ProgramFolderError
-        If neither the core nor the host computes an operation, which the message names.
+        If neither the core nor the host computes an operation, which the message names, or layers share a parameter.
     """
     module = _WithLoss(model, loss)
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    for name, _ in model.named_parameters(remove_duplicate=False):
+        if f"model.{name}" not in parameters:
+            raise ProgramFolderError(f"{name} must not also be the parameter of another layer")
+    *inputs, target = example
     try:
-        traced, signature = aot_export_module(module, example, trace_joint=True, output_loss_index=0)
+        # Tracing computes the loss, which fails if the target is not a class; `lower_node` then names the target.
+        sample = *inputs, torch.zeros_like(target)
+        traced, signature = aot_export_module(module, sample, trace_joint=True, output_loss_index=0)
     except Exception as error:
         raise ProgramFolderError(f"model cannot be traced with its backward pass: {error}") from error
     lowering = Lowering(config, scale)
-    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     assert isinstance(traced, GraphModule)
     for node in traced.graph.nodes:
         if node.op == "placeholder" and node.name in signature.inputs_to_parameters:
