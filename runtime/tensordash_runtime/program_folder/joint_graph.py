@@ -73,7 +73,8 @@ def capture_step(
         sample = *inputs, torch.zeros_like(target)
         traced, signature = aot_export_module(module, sample, trace_joint=True, output_loss_index=0)
     except Exception as error:
-        raise ProgramFolderError(f"model cannot be traced with its backward pass: {error}") from error
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ProgramFolderError(f"model cannot be traced with its backward pass: {reason}") from error
     lowering = Lowering(config, scale)
     assert isinstance(traced, GraphModule)
     for node in traced.graph.nodes:
@@ -88,6 +89,8 @@ def capture_step(
             is_target = place == len(example) - 1
             name = "target" if is_target else f"input{place}" if len(example) > 2 else "input"
             lowering.add_initial(node, name, "integer" if is_target else "input", example[place])
+        elif node.op == "get_attr":
+            raise ProgramFolderError(f"forward must not create constant tensors, such as {node.target}")
         elif node.op == "call_function":
             lower_node(lowering, node)
     backward = signature.backward_signature

@@ -123,13 +123,12 @@ class Lowering:
 
     def plain(self, node: Node, symbol: Any) -> Use:
         """Return the use of a symbol, which must not be transposed."""
+        if isinstance(symbol, Symbol) and not symbol.transposed:
+            return symbol.use
         if isinstance(symbol, dict) and "scores" in symbol:
-            raise ProgramFolderError(
-                f"loss must be the mean cross entropy, without label smoothing; {node.target} must not read log_softmax"
-            )
-        if not isinstance(symbol, Symbol) or symbol.transposed:
-            raise ProgramFolderError(f"{node.target} must have operands that are not transposed in a program folder")
-        return symbol.use
+            use = f"the mean cross entropy without label_smoothing, not for {node.target}"
+            raise ProgramFolderError(f"the result of log_softmax must be only for {use}")
+        raise ProgramFolderError(f"{node.target} must have operands that are neither transposed nor repeated")
 
     def product(
         self, node: Node | str, geometry: Geometry, operation: str, operands: Mapping[str, Use], shape: tuple[int, ...]
