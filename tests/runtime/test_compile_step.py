@@ -202,8 +202,8 @@ RESHAPED: dict[str, Callable[[], list[nn.Module]]] = {
         *(nn.ReLU(), nn.Flatten()),
     ],
     "groups": lambda: [
-        *(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 16, 3, groups=2), nn.ReLU()),
-        *(nn.Conv2d(16, 16, 2, groups=16, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)),
+        *(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1, groups=4, bias=False), nn.ReLU()),
+        *(nn.Conv2d(4, 16, 3, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(64, CLASSES)),
     ],
 }
 
