@@ -14,12 +14,13 @@ from torch.nn import functional as F  # noqa: N812
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import ProgramFolderError, compile_step
 from tensordash_runtime.program_folder.execution import read_tensor, run_plan, write_tensor
-from tensordash_runtime.program_folder.folder import ProgramFolder
+from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
 from tensordash_runtime.program_folder.plan import HostCall
 from tensordash_runtime.program_folder.steps import compute_checksums, read_batches
 from tensordash_sim.compiler.order import find_races
 from tensordash_sim.golden.core.effects import read_memory
 
+from .host_calls_in_c import require_equal
 from .loaded_memory import check_on_golden_core, load_memory
 
 SAMPLES, CLASSES = 5, 3
@@ -181,6 +182,53 @@ def test_batches_have_one_length(folder: ProgramFolder, tmp_path: Path) -> None:
         read_batches(folder, tmp_path / "batches.npz")
 
 
+RESHAPED: dict[str, Callable[[], list[nn.Module]]] = {
+    "relu": lambda: [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, CLASSES)],
+    "strided": lambda: [
+        *(nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(4, 5, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(20, CLASSES)),
+    ],
+    "one dimension": lambda: [
+        *(nn.Flatten(2), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Conv1d(4, 5, 3), nn.MaxPool1d(2), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(80, CLASSES)),
+    ],
+    "batch norm": lambda: [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, CLASSES)],
+    "max pool": lambda: [nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)],
+    "flatten": lambda: [nn.Conv2d(1, 4, 3), nn.Flatten(), nn.ReLU(), nn.Linear(64, CLASSES)],
+    "layer norm": lambda: [nn.Conv2d(1, 4, 3), nn.LayerNorm([4, 4, 4]), nn.Flatten(), nn.Linear(64, CLASSES)],
+    "rows": lambda: [nn.Linear(6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(30, CLASSES)],
+    "unflatten": lambda: [
+        *(nn.Flatten(), nn.Linear(36, 16), nn.ReLU(), nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, CLASSES, 4)),
+        *(nn.ReLU(), nn.Flatten()),
+    ],
+    "groups": lambda: [
+        *(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1, groups=4, bias=False), nn.ReLU()),
+        *(nn.Conv2d(4, 16, 3, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(64, CLASSES)),
+    ],
+}
+
+
+@pytest.mark.parametrize("layers", RESHAPED)
+def test_layers_with_reshaped_operands(layers: str, tmp_path: Path) -> None:
+    """A ReLU, its product and normalization may have other shapes. Two steps have PyTorch's losses."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*RESHAPED[layers]())
+    optimizer = sgd(model)
+    images, labels = batch()
+    folder = compile_step(model, F.cross_entropy, optimizer, (images, labels))
+    assert run_folder(folder, "golden")[1] == ""
+    require_equal(folder, tmp_path)
+    memory = load_memory(folder, "emulator")
+    for _ in range(2):
+        run_plan(memory, folder.plan, folder.memory_map)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        bits = read_tensor(memory, folder.plan, folder.memory_map, "loss")
+        assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=1e-3)
+
+
 def test_row_side_follows_zeros_of_the_example(folder: ProgramFolder) -> None:
     """Half of the images' values are zeros; none of the first layer's weights is zero."""
     first = next(stage for stage in folder.plan.stages if isinstance(stage, list))[0]
@@ -249,6 +297,30 @@ class Mean(nn.Module):
         return x.mean(1)
 
 
+class Times(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.tensor(2.0)
+
+
+class Repeated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = linear()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x @ x)
+
+
+class Shared(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(36, 36), nn.Linear(36, 36)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Any:
+        return self.second(self.first(x.flatten(1)))
+
+
 def scaled_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores, labels) * 2
 
@@ -260,7 +332,11 @@ def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("model", "loss", "message"),
     [
-        (lambda: linear(nn.Sigmoid()), F.cross_entropy, "aten.sigmoid.default must be an operation that core or host"),
+        (
+            lambda: linear(nn.Sigmoid()),
+            F.cross_entropy,
+            r"^aten.sigmoid.default must be an operation .* computes \(after layer 1\); see docs/[\w.#-]+$",
+        ),
         (
             lambda: linear(nn.BatchNorm1d(CLASSES)).eval(),
             F.cross_entropy,
@@ -275,11 +351,24 @@ def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
         (lambda: linear(nn.GELU("tanh")), F.cross_entropy, "aten.gelu.default must not be approximated by tanh"),
         (lambda: linear(Plus()), F.cross_entropy, "aten.add.Tensor must add two values, without alpha"),
         (lambda: linear(nn.Unflatten(1, (1, 3)), Mean()), F.cross_entropy, "aten.mean.dim must be over the last dim"),
-        (linear, scaled_loss, "aten.mul.Tensor must be an operation that core or host computes: .*aten.addmm"),
+        (lambda: nn.Sequential(Times(), linear()), F.cross_entropy, "forward must not create constant tensors"),
+        (Repeated, F.cross_entropy, "aten.view.default must have operands that are neither transposed nor repeated"),
+        (Shared, F.cross_entropy, "second.weight must not also be the parameter of another layer"),
+        (
+            lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), nn.Flatten(), nn.Linear(16, 3)),
+            F.cross_entropy,
+            "1.bias must have a multiple of 8 values for each of 4 groups, not 1; a layer with bias=False",
+        ),
+        (linear, scaled_loss, "aten.mul.Tensor must be an operation that core or host computes"),
+        (linear, nn.CrossEntropyLoss(label_smoothing=0.1), "log_softmax must be only for .* without label_smoothing"),
+        (linear, nn.CrossEntropyLoss(ignore_index=2), "loss must have no class as ignore_index, not 2"),
         (linear, summed_loss, "aten.nll_loss_forward.default must be the mean cross entropy"),
         (lambda: linear().double(), F.cross_entropy, "1.weight must be float32, not float64"),
     ],
-    ids=["operation", "eval", "batch", "layer", "tanh", "add", "mean", "loss", "reduction", "type"],
+    ids=[
+        *("operation", "eval", "batch", "layer", "tanh", "add", "mean", "constant", "repeated", "shared", "groups"),
+        *("loss", "smoothing", "ignored", "reduction", "type"),
+    ],
 )
 def test_unsupported_models(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
     network = model()
@@ -287,6 +376,13 @@ def test_unsupported_models(model: Callable[[], nn.Module], loss: Any, message: 
     images = images.double() if "float64" in message else images
     with pytest.raises(ProgramFolderError, match=message):
         compile_step(network, loss, sgd(network), (images, labels))
+
+
+def used(optimizer: torch.optim.Optimizer, model: nn.Module) -> torch.optim.Optimizer:
+    images, labels = batch()
+    F.cross_entropy(model(images), labels).backward()
+    optimizer.step()
+    return optimizer
 
 
 @pytest.mark.parametrize(
@@ -303,8 +399,21 @@ def test_unsupported_models(model: Callable[[], nn.Module], loss: Any, message: 
             lambda model: torch.optim.SGD([{"params": [each]} for each in model.parameters()], lr=0.1),
             "optimizer must have one group of parameters, not 2",
         ),
+        (
+            lambda _: sgd(nn.Linear(4, 2)),
+            r"optimizer must have parameters of the model only, not its parameter 0 of shape \(2, 4\)",
+        ),
+        (
+            lambda model: torch.optim.SGD([model[1].bias], lr=0.1),
+            "optimizer must have the parameter 1.weight, or its requires_grad must be False",
+        ),
+        (lambda model: used(sgd(model), model), "optimizer must be new, but it has state of 1.weight"),
+        (
+            lambda model: used(torch.optim.AdamW(model.parameters()), model),
+            "optimizer must be new, but it has state of 1.weight",
+        ),
     ],
-    ids=["kind", "amsgrad", "nesterov", "dampening", "groups"],
+    ids=["kind", "amsgrad", "nesterov", "dampening", "groups", "other", "part", "used sgd", "used adamw"],
 )
 def test_unsupported_optimizers(optimizer: Callable[[nn.Module], torch.optim.Optimizer], message: str) -> None:
     model = linear()
@@ -338,3 +447,13 @@ def test_target_of_another_type() -> None:
     images, labels = batch()
     with pytest.raises(ProgramFolderError, match="target must be int64 indices of classes, not float32"):
         compile_step(model, F.cross_entropy, sgd(model), (images, F.one_hot(labels, CLASSES).float()))
+
+
+@pytest.mark.parametrize(("value", "found"), [(-100, "-100"), (CLASSES, "3"), (1 << 32, "2147483647")])
+def test_target_is_no_class(value: int, found: str) -> None:
+    """PyTorch ignores samples of class -100, and fails if the target is another number that is no class."""
+    model = linear()
+    images, labels = batch()
+    labels[1] = value
+    with pytest.raises(ProgramFolderError, match=f"target must have indices of classes from 0 to 2, not {found}"):
+        compile_step(model, F.cross_entropy, sgd(model), (images, labels))

@@ -17,7 +17,7 @@ from ..tasks import load_task
 from .building import require_floating_point
 from .folder import ProgramFolder, build_folder
 from .joint_graph import capture_step
-from .optimizers import add_updates, loss_scale_of
+from .optimizers import add_updates, loss_scale_of, require_new
 from .planning import plan_step
 
 __all__ = ["compile_step", "compile_task"]
@@ -49,10 +49,11 @@ def compile_step(
     loss : callable
         The mean cross entropy, as a function of the model's result and the target.
     optimizer : torch.optim.Optimizer
-        SGD, with or without momentum and weight decay, or AdamW, with one group of parameters. Its state is ignored.
+        SGD, with or without momentum and weight decay, or AdamW, with the model's parameters in one group. It must not
+        have made a step.
     example : tuple of Tensor
-        The model's inputs, then the target, with the shapes of every step. The zeros determine the operand on the row
-        side of each product. The values are the folder's initial inputs.
+        The model's inputs, then the target, indices of classes, with the shapes of every step. The zeros determine the
+        operand on the row side of each product. The values are the folder's initial inputs.
     preset : str or CoreConfig
         The core.
     loss_scale : float or torch.amp.GradScaler
@@ -66,7 +67,7 @@ def compile_step(
     Raises
     ------
     ProgramFolderError
-        If core and host do not support an operation or an optimizer's setting, which the message names.
+        If core and host do not support an operation, a target or an optimizer's setting, which the message names.
     NoRoomError, ProgramError
         If memory is too small, or the core cannot compute a product.
     """
@@ -75,6 +76,7 @@ def compile_step(
         raise ProgramFolderError(f"preset must be a core's, not the tile {preset}")
     require_floating_point(config)
     scale = loss_scale_of(loss_scale)
+    require_new(optimizer, model)
     graph, gradients = capture_step(model, loss, example, config, scale)
     graph.name = name
     add_updates(graph, gradients, optimizer, scale)

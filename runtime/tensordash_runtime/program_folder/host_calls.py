@@ -47,7 +47,7 @@ SKIP = ("scale", "overflow")
 """Roles of updates with a dynamic loss scale."""
 
 Arrays = dict[str, NDArray]
-"""Float32 or int32 values by role."""
+"""Float32 or int32 values by role; flat, unless the call's parameters have a shape of the role in "shapes"."""
 Parameters = Mapping[str, Any]
 
 
@@ -162,13 +162,13 @@ def _mean_plane(values: Arrays, parameters: Parameters) -> Arrays:
 
 def _spread_mean(values: Arrays, parameters: Parameters) -> Arrays:
     """Return, for each value of a plane, the mean's gradient divided by the number of values."""
-    share = values["gradient"].reshape(-1) / np.float32(parameters["plane"])
+    share = values["gradient"] / np.float32(parameters["plane"])
     return {"result": np.repeat(share, parameters["plane"])}
 
 
 def _add(values: Arrays, _: Parameters) -> Arrays:
     """Return x + y."""
-    return {"result": values["x"].reshape(-1) + values["y"].reshape(-1)}
+    return {"result": values["x"] + values["y"]}
 
 
 def _gelu(values: Arrays, _: Parameters) -> Arrays:
@@ -178,9 +178,9 @@ def _gelu(values: Arrays, _: Parameters) -> Arrays:
 
 def _gelu_backward(values: Arrays, _: Parameters) -> Arrays:
     """Return gradient * (normal distribution at x + x * density at x)."""
-    x = values["x"].reshape(-1)
+    x = values["x"]
     share, density = normal(x)
-    return {"result": values["gradient"].reshape(-1) * (share + x * density)}
+    return {"result": values["gradient"] * (share + x * density)}
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -244,7 +244,7 @@ def compute_host_call(
     function, names = FUNCTIONS[call.function], call.tensors
     read = {role: tensors[names[role]].numbers(values[names[role]]) for role in call.reads}
     shapes = call.parameters.get("shapes", {})
-    read = {role: numbers.reshape(shapes.get(role, numbers.shape)) for role, numbers in read.items()}
+    read = {role: numbers.reshape(shapes.get(role, -1)) for role, numbers in read.items()}
     with np.errstate(all="ignore"):
         results = function.compute(read, call.parameters)
     written = {names[role]: results[role] for role in call.writes}

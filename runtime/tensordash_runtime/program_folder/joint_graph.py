@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch._functorch.aot_autograd import aot_export_module
 from torch.fx import GraphModule
@@ -59,15 +60,22 @@ def capture_step(
     Raises
     ------
     ProgramFolderError
-        If neither the core nor the host computes an operation, which the message names.
+        If neither the core nor the host computes an operation, which the message names, or layers share a parameter.
     """
     module = _WithLoss(model, loss)
-    try:
-        traced, signature = aot_export_module(module, example, trace_joint=True, output_loss_index=0)
-    except Exception as error:
-        raise ProgramFolderError(f"model cannot be traced with its backward pass: {error}") from error
-    lowering = Lowering(config, scale)
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    for name, _ in model.named_parameters(remove_duplicate=False):
+        if f"model.{name}" not in parameters:
+            raise ProgramFolderError(f"{name} must not also be the parameter of another layer")
+    *inputs, target = example
+    try:
+        # Tracing computes the loss, which fails if the target is not a class; `lower_node` then names the target.
+        sample = *inputs, torch.zeros_like(target)
+        traced, signature = aot_export_module(module, sample, trace_joint=True, output_loss_index=0)
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ProgramFolderError(f"model cannot be traced with its backward pass: {reason}") from error
+    lowering = Lowering(config, scale)
     assert isinstance(traced, GraphModule)
     for node in traced.graph.nodes:
         if node.op == "placeholder" and node.name in signature.inputs_to_parameters:
@@ -81,6 +89,8 @@ def capture_step(
             is_target = place == len(example) - 1
             name = "target" if is_target else f"input{place}" if len(example) > 2 else "input"
             lowering.add_initial(node, name, "integer" if is_target else "input", example[place])
+        elif node.op == "get_attr":
+            raise ProgramFolderError(f"forward must not create constant tensors, such as {node.target}")
         elif node.op == "call_function":
             lower_node(lowering, node)
     backward = signature.backward_signature

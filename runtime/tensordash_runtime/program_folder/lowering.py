@@ -15,11 +15,18 @@ from tensordash_sim.lowering import Geometry
 from ..errors import ProgramFolderError
 from .step_graph import LOSS_SCALE, HostNode, LossScale, ProductNode, StepGraph, Use, Value
 
-__all__ = ["COUNTER", "VIEWS", "Lowering", "Symbol"]
+__all__ = ["COUNTER", "RESHAPES", "VIEWS", "Lowering", "Symbol"]
 
 ATEN = torch.ops.aten
-VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.detach.default, ATEN.alias.default)
+RESHAPES = (
+    *(ATEN.view.default, ATEN._unsafe_view.default),
+    *(ATEN.unsqueeze.default, ATEN.squeeze.dim, ATEN.squeeze.dims),
+)
+"""Operations that change the shape of a value."""
+VIEWS = (*RESHAPES, ATEN.detach.default, ATEN.alias.default)
 """Operations that at most change the shape of a value."""
+
+INT32_RANGE = -(1 << 31), (1 << 31) - 1
 
 COUNTER = "counter"
 """Symbol of BatchNorm's number of batches, on which no result depends."""
@@ -51,6 +58,12 @@ class Lowering:
         tile = self.config.tile
         return self.config.mask and tile.a_format == tile.b_format
 
+    @property
+    def last_layer(self) -> str | None:
+        """The layer of the last product with weights so far, or None."""
+        nodes = (node for node in reversed(self.graph.nodes) if isinstance(node, ProductNode))
+        return next((self.layers[node.operands["W"].value] for node in nodes if "W" in node.operands), None)
+
     def add_initial(self, node: Node, name: str, kind: str, tensor: Tensor) -> None:
         """Add a parameter or an input."""
         array = tensor.detach().cpu().numpy()
@@ -58,7 +71,7 @@ class Lowering:
             raise ProgramFolderError(f"target must be int64 indices of classes, not {array.dtype}")
         if kind != "integer" and array.dtype != np.float32:
             raise ProgramFolderError(f"{name} must be float32, not {array.dtype}")
-        initial = array.astype(np.int32) if kind == "integer" else array.copy()
+        initial = array.clip(*INT32_RANGE).astype(np.int32) if kind == "integer" else array.copy()
         self.graph.values[name] = Value(name=name, shape=tuple(tensor.shape), kind=kind, initial=initial)
         self.symbols[node.name] = Symbol(Use(value=name, shape=tuple(tensor.shape)))
 
@@ -110,9 +123,12 @@ class Lowering:
 
     def plain(self, node: Node, symbol: Any) -> Use:
         """Return the use of a symbol, which must not be transposed."""
-        if not isinstance(symbol, Symbol) or symbol.transposed:
-            raise ProgramFolderError(f"{node.target} must have operands that are not transposed in a program folder")
-        return symbol.use
+        if isinstance(symbol, Symbol) and not symbol.transposed:
+            return symbol.use
+        if isinstance(symbol, dict) and "scores" in symbol:
+            use = f"the mean cross entropy without label_smoothing, not for {node.target}"
+            raise ProgramFolderError(f"the result of log_softmax must be only for {use}")
+        raise ProgramFolderError(f"{node.target} must have operands that are neither transposed nor repeated")
 
     def product(
         self, node: Node | str, geometry: Geometry, operation: str, operands: Mapping[str, Use], shape: tuple[int, ...]

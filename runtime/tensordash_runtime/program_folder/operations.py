@@ -12,12 +12,13 @@ from tensordash_sim.lowering import Convolution, MatrixProduct
 
 from ..errors import ProgramFolderError
 from .host_operations import HOST_LOWERINGS
-from .lowering import Lowering, Symbol
+from .lowering import RESHAPES, Lowering, Symbol
 from .step_graph import LOSS_SCALE, ProductNode, Use
 
 __all__ = ["LOWERINGS", "lower_node"]
 
 ATEN = torch.ops.aten
+SUPPORTED_LAYERS = "docs/program-folder.md#supported-layers"
 
 
 def _view(lowering: Lowering, node: Node, symbol: Any, *_: Any) -> Symbol:
@@ -81,10 +82,10 @@ def _relu(lowering: Lowering, node: Node, symbol: Any) -> Symbol:
 
 
 def _rename(lowering: Lowering, product: ProductNode, node: Node) -> Symbol:
-    """Let a product compute the value of a later node that is fused into it."""
-    shape = lowering.graph.values.pop(product.result).shape
+    """Let a product compute the value of a later node that is fused into it, also after a view of its result."""
+    del lowering.graph.values[product.result]
     product.result = node.name
-    return lowering.result(node, shape)
+    return lowering.result(node, tuple(node.meta["val"].shape))
 
 
 def _relu_backward(lowering: Lowering, node: Node, gradient: Any, result: Any, threshold: float) -> Symbol:
@@ -92,8 +93,7 @@ def _relu_backward(lowering: Lowering, node: Node, gradient: Any, result: Any, t
     if threshold != 0:
         raise ProgramFolderError(f"{node.target} must have the threshold 0, not {threshold}")
     product, forward = lowering.fusable(node, 0, use), lowering.producer(y.value)
-    fits = isinstance(forward, ProductNode) and use.shape == y.shape
-    if product is not None and fits and product.operation == "WxG" and lowering.has_mask:
+    if product is not None and isinstance(forward, ProductNode) and product.operation == "WxG" and lowering.has_mask:
         product.operands["mask"] = y
         return _rename(lowering, product, node)
     here = lowering.result(node, use.shape)
@@ -170,6 +170,7 @@ def _nll_loss(
     if not isinstance(scores, dict) or weight is not None or reduction != 1:
         raise ProgramFolderError(f"{node.target} must be the mean cross entropy of scores, without weights of classes")
     labels, shape = lowering.plain(node, target), scores["scores"].shape
+    _require_classes(lowering.graph.values[labels.value].initial, shape[1], ignored)
     loss = lowering.result("loss", (1,))
     gradient = lowering.result("loss_gradient", shape)
     scores["gradient"] = gradient
@@ -184,6 +185,15 @@ def _nll_loss(
         gradient_scale=float(np.float32(factor / shape[0])),
     )
     return [loss, None]
+
+
+def _require_classes(labels: Any, classes: int, ignored: int) -> None:
+    if 0 <= ignored < classes:
+        raise ProgramFolderError(f"loss must have no class as ignore_index, not {ignored}")
+    outside = labels[(labels < 0) | (labels >= classes)]
+    if len(outside):
+        allowed = f"indices of classes from 0 to {classes - 1}"
+        raise ProgramFolderError(f"target must have {allowed}, not {outside[0]}; a step ignores no sample")
 
 
 def _loss_gradient(lowering: Lowering, node: Node, upstream: Any, scores: Any, *_: Any) -> Any:
@@ -253,9 +263,7 @@ def _getitem(lowering: Lowering, node: Node, items: list[Any], index: int) -> An
 
 LOWERINGS: dict[Any, Callable[..., Any]] = {
     operator.getitem: _getitem,
-    ATEN.unsqueeze.default: _view,
-    ATEN.view.default: _view,
-    ATEN._unsafe_view.default: _view,
+    **dict.fromkeys(RESHAPES, _view),
     ATEN.detach.default: _same,
     ATEN.alias.default: _same,
     ATEN.t.default: _transpose,
@@ -284,11 +292,16 @@ def lower_node(lowering: Lowering, node: Node) -> None:
     Raises
     ------
     ProgramFolderError
-        If the operation is not in `LOWERINGS`.
+        If core and host do not compute the operation. The message names the layer before it.
     """
-    lower = LOWERINGS.get(node.target)
-    if lower is None:
-        allowed = ", ".join(sorted(str(each) for each in LOWERINGS if each is not operator.getitem))
-        raise ProgramFolderError(f"{node.target} must be an operation that core or host computes: {allowed}")
     arguments = [lowering.symbols[each.name] if isinstance(each, Node) else each for each in node.args]
-    lowering.symbols[node.name] = lower(lowering, node, *arguments)
+    try:
+        lowering.symbols[node.name] = LOWERINGS.get(node.target, _refuse)(lowering, node, *arguments)
+    except ProgramFolderError as error:
+        layer = lowering.last_layer
+        place = "" if layer is None else f" (after layer {layer})"
+        raise ProgramFolderError(f"{error}{place}; see {SUPPORTED_LAYERS}") from error
+
+
+def _refuse(lowering: Lowering, node: Node, *_: Any) -> None:
+    raise ProgramFolderError(f"{node.target} must be an operation that core or host computes")

@@ -9,7 +9,7 @@ import torch
 from ..errors import ProgramFolderError
 from .step_graph import LOSS_SCALE, HostNode, LossScale, StepGraph, Use, Value
 
-__all__ = ["add_updates", "loss_scale_of"]
+__all__ = ["add_updates", "loss_scale_of", "require_new"]
 
 OVERFLOW = "loss_scale.overflow"
 GOOD_STEPS = "loss_scale.good_steps"
@@ -43,6 +43,29 @@ def loss_scale_of(scale: "float | torch.amp.GradScaler") -> LossScale:
         if not number > 0 or math.frexp(number)[0] != 0.5:
             raise ProgramFolderError(f"{name} must be a power of two, not {number}")
     return loss_scale
+
+
+def require_new(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
+    """Require an optimizer of all trained parameters of a model, and of no others, that has made no step.
+
+    Raises
+    ------
+    ProgramFolderError
+        If a parameter is not the model's or not the optimizer's, or the optimizer has state.
+    """
+    parameters = dict(model.named_parameters())
+    listed = [each for group in optimizer.param_groups for each in group["params"]]
+    ids, own = {id(each) for each in listed}, {id(each) for each in parameters.values()}
+    for k, each in enumerate(listed):
+        if id(each) not in own:
+            foreign = f"parameter {k} of shape {tuple(each.shape)}"
+            raise ProgramFolderError(f"optimizer must have parameters of the model only, not its {foreign}")
+    for name, each in parameters.items():
+        if each.requires_grad and id(each) not in ids:
+            raise ProgramFolderError(f"optimizer must have the parameter {name}, or its requires_grad must be False")
+    for name, each in parameters.items():
+        if any(value is not None for value in optimizer.state.get(each, {}).values()):
+            raise ProgramFolderError(f"optimizer must be new, but it has state of {name}")
 
 
 def add_updates(

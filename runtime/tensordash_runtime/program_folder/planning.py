@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.compiler.layer import OPERANDS, RESULTS
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 
+from ..errors import ProgramFolderError
 from .building import PlanBuilder
 from .host_calls import FUNCTIONS
 from .plan import Plan
@@ -34,8 +35,8 @@ def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
 
     Raises
     ------
-    ValueError, ProgramError
-        If the core cannot compute a product.
+    ProgramFolderError, ValueError
+        If the core cannot compute a product, which the message names, or cannot add a layer's biases.
     """
     planner = _Planner(graph, config)
     planner.convert_initial()
@@ -82,21 +83,20 @@ class _Planner:
         for value in graph.values.values():
             if value.kind == "result":
                 continue
-            filters = self._bias_length(value.name)
-            if filters:
-                tensor = bias_tensor(config, value.name, filters)
-            else:
+            tensor = self._bias_tensor(value.name)
+            if tensor is None:
                 integer = value.initial is not None and value.initial.dtype == np.int32
                 tensor = StepTensor(name=value.name, shape=value.shape, format="int32" if integer else "fp32")
             self.builder.add_tensor(tensor, value.initial)
 
-    def _bias_length(self, name: str) -> int:
-        """Return the length of a vector of biases, or 0 if no product uses the value as biases."""
+    def _bias_tensor(self, name: str) -> StepTensor | None:
+        """Return the tensor of a vector of biases, or None if no product uses the value as biases."""
         for node in self.graph.users(name):
             bias = node.operands.get("bias") if isinstance(node, ProductNode) else None
-            if bias is not None and bias.value == name:
-                return bias.shape[0]
-        return 0
+            if isinstance(node, ProductNode) and bias is not None and bias.value == name:
+                layer = Layer.of(node.geometry)
+                return bias_tensor(self.config, name, layer.filters, layer.products)
+        return None
 
     def convert_initial(self) -> None:
         """Add the conversions of parameters and inputs first, so that they do not separate programs."""
@@ -110,11 +110,15 @@ class _Planner:
                     self._in_groups(use, kind, groups_of(node.geometry, role))
 
     def add(self, node: Node) -> None:
-        """Add a node, with the conversions of its operands."""
-        if isinstance(node, ProductNode):
-            self._add_product(node)
-        else:
-            self._add_host(node)
+        """Add a node, with the conversions of its operands; an error names the node."""
+        try:
+            if isinstance(node, ProductNode):
+                self._add_product(node)
+            else:
+                self._add_host(node)
+        except ValueError as error:
+            name = node.name if isinstance(node, ProductNode) else f"{node.function} of {', '.join(node.read)}"
+            raise ProgramFolderError(f"{name}: {error}") from error
 
     def _add_product(self, node: ProductNode) -> None:
         geometry, result_role = node.geometry, RESULTS[node.operation]

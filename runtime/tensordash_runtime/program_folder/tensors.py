@@ -239,6 +239,7 @@ def bias_tensor(config: CoreConfig, name: str, filters: int, products: int = 1) 
     """
     length = bias_length(config, filters)
     if products > 1 and length != filters:
-        raise ValueError(f"biases of {products} products must be a multiple of {length} each, not {filters}")
+        allowed = f"a multiple of {length} values for each of {products} groups, not {filters}"
+        raise ValueError(f"{name} must have {allowed}; a layer with bias=False has no such limit")
     padded = length * products if length != filters else 0
     return StepTensor(name=name, shape=(products * filters,), format="fp32", padded=padded)
