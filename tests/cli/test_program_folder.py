@@ -53,11 +53,11 @@ def test_options_change_the_operands(folder: Path, capfd: pytest.CaptureFixture[
 def test_a_difference_exits_1(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder has the expected contents of another seed, with their correct checksum."""
     call(f"{LAYER} --seed 1", capfd)
-    other, digest = Path("out/expected.bin").read_bytes(), "expected_sha256"
-    checksum = json.loads(Path("out/manifest.json").read_text())["memory"][digest]
+    other, name = Path("out/expected.bin").read_bytes(), "expected.bin"
+    checksum = json.loads(Path("out/manifest.json").read_text())["files"][name]
     call(LAYER, capfd)
     manifest = json.loads(Path("out/manifest.json").read_text())
-    manifest["memory"][digest] = checksum
+    manifest["files"][name] = checksum
     Path("out/manifest.json").write_text(json.dumps(manifest))
     Path("out/expected.bin").write_bytes(other)
     _, err = call("run out", capfd, status=1)
