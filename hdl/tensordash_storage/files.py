@@ -128,7 +128,7 @@ def atomic_write(path: Path, text: str) -> None:
 def write_files(folder: Path, files: Mapping[str, str | bytes], *, optional: Collection[str] = ()) -> list[Path]:
     """Write files to a folder, all or none; create the folder. Return their paths.
 
-    Only a process that is killed between two renames leaves a part of the files. The last file is then missing.
+    Only an interruption between two renames leaves a part of the files. The last file is then missing.
 
     Parameters
     ----------
