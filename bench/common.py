@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
+from tensordash.extras import MissingExtraError, require
 from tensordash_storage.files import atomic_write
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "print_json",
     "render",
     "replace_between",
+    "require_modules",
     "store_figures",
 ]
 
@@ -40,6 +42,14 @@ LINE_LENGTH = 150
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser that prints a module's docstring as help, with its line breaks."""
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def require_modules(parser: argparse.ArgumentParser, *modules: str) -> None:
+    """Exit with status 2 and a line that names the extras of modules that are not installed."""
+    try:
+        require(f"python bench/{parser.prog}", *modules)
+    except MissingExtraError as error:
+        parser.exit(2, f"{error}\n")
 
 
 def best_time(work: Callable[[], object], repeats: int = 3) -> float:

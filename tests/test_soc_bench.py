@@ -31,6 +31,7 @@ def run(bench: ModuleType, folder: Path, patch: pytest.MonkeyPatch, printed: str
     (folder / "printed").write_text(printed)
     (folder / "soc/Makefile").write_text(f"run:\n\t@cat ../printed; exit {status}\n")
     patch.setattr(bench, "FOLDER", folder)
+    patch.setattr(bench, "require_modules", lambda *_: None)
     patch.setattr(bench, "build_system", lambda *_: None)
     patch.setattr(bench, "read_batches", lambda *_: [])
     patch.setattr(bench, "compute_checksums", lambda *_: CHECKSUMS)
@@ -64,6 +65,17 @@ def test_differences_are_found(
     shown = capsys.readouterr()
     assert message in shown.err
     assert ("mlp: bit-equal, 3 tensors in each of 2 steps; loss 2.3074 to 2.3282" in shown.out) == (not right)
+
+
+@pytest.mark.parametrize(("name", "extras"), [("soc", "soc and trace"), ("soc_fpga", "soc and synth")])
+def test_missing_extras_are_named(
+    name: str, extras: str, bench: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tensordash.extras.is_installed", lambda _: False)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py"])
+    with pytest.raises(SystemExit, match="2"):
+        import_module(name).main()
+    assert capsys.readouterr().err.startswith(f"python bench/{name}.py needs the extras {extras}: pip install")
 
 
 def test_pages_match_the_measurements(bench: ModuleType) -> None:

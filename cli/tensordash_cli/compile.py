@@ -17,9 +17,9 @@ from .console import (
     core_options,
     explicit_parameters,
     json_option,
-    new_folder_option,
+    own_folder,
+    own_folder_option,
     print_json,
-    writable_folder,
 )
 from .layer_options import checked_rows, geometry_of, layer_options
 
@@ -83,7 +83,7 @@ class _Address(click.ParamType):
     "--base", type=_Address(), default=PROGRAM_BASE, help=f"First address of the memory (default: {PROGRAM_BASE:#x})."
 )
 @click.option("--memory-bytes", type=_Address(), help="Size of the memory (default: as small as possible).")
-@new_folder_option
+@own_folder_option
 @json_option
 @click.pass_context
 def command(context: click.Context, config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
@@ -99,10 +99,10 @@ def command(context: click.Context, config: CoreConfig, output: Path, as_json: b
     else:
         _refuse_options(context, LAYER_OPTIONS, "a layer, not with --model")
     require(*(("compile", "numba") if model is None else ("compile --model", "numba", "torch", "sklearn")))
-    from tensordash_runtime.program_folder.manifest import expected_figures
-    from tensordash_runtime.program_folder.storage import write_folder
+    from tensordash_runtime.program_folder.manifest import FORMAT, expected_figures
+    from tensordash_runtime.program_folder.storage import MANIFEST, write_folder
 
-    writable_folder(output, "--output")
+    own_folder(output, "--output", "compile", (MANIFEST, FORMAT))
     step = {name: options.pop(name) for name in STEP_OPTIONS}
     try:
         folder = _compile_layer(config, **options) if model is None else _compile_model(config, model, options, **step)

@@ -33,6 +33,8 @@ __all__ = [
     "is_writable",
     "json_option",
     "new_folder_option",
+    "own_folder",
+    "own_folder_option",
     "preset_options",
     "print_json",
     "progress",
@@ -180,6 +182,12 @@ def new_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("-o", "--output", metavar="DIR", required=True, type=Path, help=text)(command)
 
 
+def own_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a required -o to a command that checks it with `own_folder`; the command gets `output: Path`."""
+    text = "Folder to write to: new, empty, or written by this command before."
+    return click.option("-o", "--output", metavar="DIR", required=True, type=Path, help=text)(command)
+
+
 def results_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds -o to a command; the command gets `output: Path`, `build` by default."""
     return click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help=text)
@@ -284,6 +292,26 @@ def writable_folder(path: Path, option: str) -> Path:
     if not parent.is_dir():
         raise click.UsageError(f"{option} must be a folder, not the file {parent}")
     _require_writable(parent, path, option)
+    return path
+
+
+def own_folder(path: Path, option: str, command: str, marker: tuple[str, str]) -> Path:
+    """Check that a folder can be written, and that it is new, empty or an earlier output of a command; return its path.
+
+    Such an output has the file `marker[0]`, and this file the text `marker[1]`.
+    """
+    writable_folder(path, option)
+    names = [each.name for each in path.iterdir() if not each.name.startswith(".tensordash-")] if path.is_dir() else []
+    file, text = marker
+    try:
+        is_own = not names or text in (path / file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        is_own = False
+    if not is_own:
+        raise click.UsageError(
+            f"{option} must be a new or empty folder, or one that `tensordash {command}` wrote (with its {file}), "
+            f"not {path}, which has {min(names)}"
+        )
     return path
 
 

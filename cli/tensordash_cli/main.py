@@ -109,7 +109,7 @@ def run(arguments: list[str] | None = None) -> Any:
     except click.ClickException as error:
         status, message = 2, error.format_message()
         if isinstance(error, click.UsageError) and error.ctx is not None and message.startswith(PARSER_MESSAGES):
-            message += f" See {error.ctx.command_path} --help."
+            message += f"{'' if message.endswith(('.', '?')) else '.'} See {error.ctx.command_path} --help."
     except click.Abort:
         status, message = 130, "interrupted"
     except (tensordash.TensorDashError, JobError, OSError) as error:

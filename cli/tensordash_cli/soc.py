@@ -8,12 +8,16 @@ from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.emission.soc_files import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, render_soc, require_memory_bytes
-from tensordash_storage.files import atomic_write
+from tensordash_storage.files import write_files
 
-from .console import WholeRange, core_options, json_option, new_folder_option, print_json, writable_folder
+from .console import WholeRange, core_options, json_option, own_folder, own_folder_option, print_json
 
 __all__ = ["command"]
 
+MARKER = ("soc.core", "tensordash_core")
+"""A file that only this command writes, and a text in it."""
+OPTIONAL = ("program/host.c", "program/steps.h", "program/steps.c")
+"""Files that the Makefile compiles if they exist."""
 MEMORY_BYTES = 1 << 20
 EXAMPLE_SAMPLES = 8
 EXAMPLE_CHANNELS = 16
@@ -22,7 +26,7 @@ EXAMPLE_FILTERS = 8
 
 @click.command("soc")
 @core_options
-@new_folder_option
+@own_folder_option
 @click.option(
     "--program",
     metavar="FOLDER",
@@ -67,20 +71,15 @@ def command(
     if program is None and (steps is not None or batches is not None):
         raise click.UsageError(f"--{'batches' if steps is None else 'steps'} goes with --program")
     require_memory_bytes(memory_bytes)
-    writable_folder(output, "--output")
-    sources = _example(config) if program is None else _sources(program, config, memory_bytes)
-    if program is not None and (steps is not None or batches is not None):
-        sources |= _steps(program, config, steps, batches, memory_bytes)
+    own_folder(output, "--output", "soc", MARKER)
+    sources = _example(config) if program is None else _sources(program, config, memory_bytes, steps, batches)
     files = render_soc(config, memory_bytes, sources)
     files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
-    # The Makefile compiles these files if they exist, so delete the files of an earlier program.
-    for name in {"program/host.c", "program/steps.h", "program/steps.c"} - files.keys():
-        (output / name).unlink(missing_ok=True)
-    for name, text in files.items():
-        (output / name).parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(output / name, text)
+    makefile = files.pop("Makefile")
+    # The marker is first and the Makefile last: `make` refuses a part of the files, and this command replaces them.
+    paths = write_files(output, {MARKER[0]: "", **files, "Makefile": makefile}, optional=OPTIONAL)
     if as_json:
-        print_json({"digest": config.digest, "files": [str(output / name) for name in files]})
+        print_json({"digest": config.digest, "files": [str(path) for path in paths]})
     else:
         click.echo(f"{output}: a system with the core {config.digest}. Next: make -C {output} run")
 
@@ -99,48 +98,33 @@ def _example(config: CoreConfig) -> dict[str, str]:
     return render_c(build_folder(plan, values, base=PROGRAM_BASE))
 
 
-def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, str]:
-    """Return the C files of a program folder that was compiled for this core and fits its memory."""
-    from tensordash_runtime.errors import ProgramFolderError
-    from tensordash_runtime.program_folder.storage import read_manifest
-
-    try:
-        manifest = read_manifest(folder)
-    except ProgramFolderError as error:
-        raise TensorDashError(f"--program: {error}") from None
-    try:
-        digest, base, size = manifest["configuration"]["digest"], manifest["memory"]["base"], manifest["memory"]["size"]
-        end = base + size
-    except (KeyError, TypeError) as error:
-        raise TensorDashError(f"{folder}/manifest.json: not the manifest of a program folder: {error!r}") from None
-    if digest != config.digest:
-        raise TensorDashError(
-            f"{folder}: compiled for the configuration {digest}, but the core is {config.digest}: "
-            f"choose the core of {folder}/config.toml, or compile the folder for this core"
-        )
-    if base < PROGRAM_BASE or end > memory_bytes:
-        raise TensorDashError(
-            f"{folder}: memory.base must be at least {PROGRAM_BASE:#x}, and the end {end:#x} "
-            f"at most --memory-bytes {memory_bytes}, not {base:#x}"
-        )
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}
-
-
-def _steps(
-    program: Path, config: CoreConfig, steps: int | None, batches: Path | None, memory_bytes: int
+def _sources(
+    program: Path, config: CoreConfig, memory_bytes: int, steps: int | None, batches: Path | None
 ) -> dict[str, str]:
-    """Return the C files of steps: the inputs of each batch, and the checksums after each step."""
+    """Return the C files of a program folder for this core: calls, inputs of each batch, and checksums of each step."""
     from tensordash_runtime.program_folder.steps import compute_checksums, read_batches, render_steps, step_bytes
-    from tensordash_runtime.program_folder.storage import load_folder
+    from tensordash_runtime.program_folder.storage import load_folder, read_files
 
-    folder = load_folder(program, config)
+    try:
+        folder, contents = load_folder(program, config), read_files(program)
+    except TensorDashError as error:
+        raise TensorDashError(f"--program: {error}") from None
+    files = {name: data.decode() for name, data in contents.items() if name.endswith((".c", ".h"))}
     inputs = [] if batches is None else read_batches(folder, batches)
-    count = len(inputs) if steps is None else steps
+    count = steps or len(inputs)
     used = inputs[:count]
-    end = folder.memory_map.base + folder.memory_map.size + step_bytes(folder, count, used)
-    if end > memory_bytes:
+    base, size = folder.memory_map.base, folder.memory_map.size
+    if base < PROGRAM_BASE:
         raise TensorDashError(
-            f"{program}: checksums and inputs of {count} steps end at {end:#x}, and --memory-bytes is {memory_bytes}: "
-            "choose fewer steps or more memory"
+            f"{program}: memory.base must be at least {PROGRAM_BASE:#x}, not {base:#x}: compile it with another --base"
         )
-    return render_steps(folder, compute_checksums(folder, count, used), used)
+    end = base + size + step_bytes(folder, count, used)
+    if end > memory_bytes:
+        fitting = 1 << (end - 1).bit_length()
+        ending = f"{program}{f' with checksums and inputs of {count} steps' if count else ''} ends at {end:#x}"
+        raise TensorDashError(
+            f"--memory-bytes must be at least {fitting}, not {memory_bytes}: {ending}"
+            if fitting <= MAX_MEMORY_BYTES
+            else f"{ending}, but --memory-bytes is at most {MAX_MEMORY_BYTES}"
+        )
+    return files | (render_steps(folder, compute_checksums(folder, count, used), used) if count else {})

@@ -1,15 +1,17 @@
 """Atomic writes of files, scratch folders, and the digest of code."""
 
+import errno
 import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["annotate_oserror", "atomic_copy", "atomic_path", "atomic_write", "code_digest", "scratch"]
+__all__ = ["annotate_oserror", "atomic_copy", "atomic_path", "atomic_write", "code_digest", "scratch", "write_files"]
 
 LOCK = ".lock"
 """File in a scratch folder that its process locks until it ends."""
@@ -121,6 +123,52 @@ def atomic_write(path: Path, text: str) -> None:
     """Write a text file atomically: readers find the complete old or new text."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes], *, optional: Collection[str] = ()) -> list[Path]:
+    """Write files to a folder, all or none; create the folder. Return their paths.
+
+    Only an interruption between two renames leaves a part of the files. The last file is then missing.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder. Its other files are unchanged.
+    files : mapping of str to str or bytes
+        Contents by path in the folder.
+    optional : collection of str
+        Paths of files to delete if they are not in `files`.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written. The error names the file.
+
+    Examples
+    --------
+    >>> folder = getfixture("tmp_path") / "made"
+    >>> [path.name for path in write_files(folder, {"program/data.bin": b"0", "Makefile": "all:"})]
+    ['data.bin', 'Makefile']
+    >>> sorted(path.name for path in folder.iterdir())
+    ['Makefile', 'program']
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name for name in files]
+    for path in paths:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with scratch(".tensordash-", folder) as temporary:
+        for path, (name, content) in zip(paths, files.items(), strict=True):
+            complete = temporary / name
+            with annotate_oserror(path):
+                complete.parent.mkdir(parents=True, exist_ok=True)
+                complete.write_bytes(content if isinstance(content, bytes) else content.encode())
+        for path in (paths[-1], *(folder / name for name in optional if name not in files)):
+            path.unlink(missing_ok=True)
+        for path, name in zip(paths, files, strict=True):
+            path.parent.mkdir(exist_ok=True)
+            (temporary / name).replace(path)
+    return paths
 
 
 def atomic_copy(source: Path, path: Path) -> None:

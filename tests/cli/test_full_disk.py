@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tensordash.emission import verilog
+from tensordash_cli.soc import MARKER
 from tensordash_sim.trace import example_trace
 from tensordash_sim.verify import Replayer
 from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
@@ -69,6 +70,25 @@ def test_verilog_that_does_not_fit(
     with limit_file_size():  # Yosys itself could not run with this limit.
         assert "'out/tensordash.v'" in fail("generate -o out", capfd)
     assert list((folder / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"), [("compile --channels 4 --filters 4", "manifest.json"), ("soc", "soc.v")]
+)
+def test_a_folder_that_does_not_fit(
+    arguments: str, file: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier folder stays as it was, and a new one is empty."""
+    system = {"Makefile": "", "soc.v": "x" * 2 * LIMIT, MARKER[0]: MARKER[1]}
+    monkeypatch.setattr("tensordash_cli.soc.render_soc", lambda *_: {**system})
+    call(f"{arguments} -o out", capfd)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for output in ("out", "new"):
+        with limit_file_size():
+            assert f"'{output}/{file}'" in fail(f"{arguments} -o {output}", capfd)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert list(Path("new").iterdir()) == []
+    call(f"{arguments} -o new", capfd)
 
 
 @pytest.mark.parametrize("option", ["--waves run.vcd", "-o run.npz"])

@@ -1,15 +1,20 @@
 """Test `tensordash compile` and `tensordash run`."""
 
+import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tensordash import extras
+from tensordash_cli.soc import MARKER
 
 from .called import call
 
+SYSTEM = {"Makefile": "", "soc.v": "", MARKER[0]: MARKER[1]}
+"""Files in place of a system's, which take seconds to render."""
 LAYER = "compile --preset core --channels 6 --filters 5 --samples 3 -o out"
 
 
@@ -53,11 +58,11 @@ def test_options_change_the_operands(folder: Path, capfd: pytest.CaptureFixture[
 def test_a_difference_exits_1(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder has the expected contents of another seed, with their correct checksum."""
     call(f"{LAYER} --seed 1", capfd)
-    other, digest = Path("out/expected.bin").read_bytes(), "expected_sha256"
-    checksum = json.loads(Path("out/manifest.json").read_text())["memory"][digest]
+    other, name = Path("out/expected.bin").read_bytes(), "expected.bin"
+    checksum = json.loads(Path("out/manifest.json").read_text())["files"][name]
     call(LAYER, capfd)
     manifest = json.loads(Path("out/manifest.json").read_text())
-    manifest["memory"][digest] = checksum
+    manifest["files"][name] = checksum
     Path("out/manifest.json").write_text(json.dumps(manifest))
     Path("out/expected.bin").write_bytes(other)
     _, err = call("run out", capfd, status=1)
@@ -71,11 +76,54 @@ def test_another_core_exits_2(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert "out must be compiled for the core's configuration" in err
 
 
-def test_a_training_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_training_step(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system has the C files of its program only, and a folder those of its last compilation."""
+    monkeypatch.setattr(
+        "tensordash_cli.soc.render_soc",
+        lambda *arguments: {**SYSTEM, **{f"program/{name}": text for name, text in arguments[2].items()}},
+    )
     call("compile --model mlp --batch 8 --momentum 0.5 -o out", capfd)
     out, _ = call("run out", capfd)
     assert out.endswith("tensors bit-equal after 2 programs\n")
     assert Path("out/host.c").is_file()
+    call("soc --program out -o soc --steps 1", capfd)
+    assert {path.name for path in Path("soc/program").iterdir()} == {
+        *("host.c", "program.c", "program.h", "steps.c", "steps.h")
+    }
+    call(LAYER, capfd)
+    assert not Path("out/host.c").exists()
+    Path("out/host.c").write_text("no file of the folder")
+    call("soc --program out -o soc", capfd)
+    assert {path.name for path in Path("soc/program").iterdir()} == {"program.c", "program.h"}
+    for name in ("program.c", "program.h"):
+        assert Path("soc/program", name).read_bytes() == Path("out", name).read_bytes()
+
+
+def interrupt_before(name: str) -> Callable[[Path, Path], Path]:
+    """Return `Path.replace` with an interruption before it replaces a file of this name."""
+    replace = Path.replace
+
+    def interrupt(path: Path, target: Path) -> Path:
+        if path.name == name:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    return interrupt
+
+
+def test_an_interrupted_soc(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make` has no Makefile after an interruption, and the next command replaces the files."""
+    monkeypatch.setattr("tensordash_cli.soc.render_soc", lambda *_: {**SYSTEM})
+    call("soc -o soc", capfd)
+    for new, last in itertools.product((False, True), (*SYSTEM, "picorv32.v")):
+        output = f"before-{last}" if new else "soc"
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", interrupt_before(last))
+            _, err = call(f"soc -o {output}", capfd, status=130)
+        assert err.endswith("tensordash: interrupted\n")
+        assert not Path(output, "Makefile").exists()
+        call(f"soc -o {output}", capfd)
+        assert Path(output, "Makefile").is_file()
 
 
 EXECUTORS = ["emulator", "golden", pytest.param("verilator", marks=pytest.mark.slow)]

@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_runtime.program_folder.folder import build_folder
+from tensordash_runtime.program_folder.single import plan_operation
+from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.trace import TraceWriter
 
@@ -68,9 +73,34 @@ def make_files(folder: Path) -> None:
         (folder / name).write_bytes(b"\xff\xfe\x00")
     (folder / "a_folder").mkdir()
     (folder / "taken" / "tensordash.v").mkdir(parents=True)
+    (folder / "make.folder").mkdir()
+    (folder / "make.folder" / "Makefile").write_text("all:\n")
+    _make_program_folders(folder)
     _make_operands(folder)
     _make_streams(folder)
     _make_traces(folder)
+
+
+def _make_program_folders(folder: Path) -> None:
+    product = MatrixProduct(batch=1, samples=1, in_features=4, out_features=4)
+    config = load_any_preset("core")
+    assert isinstance(config, CoreConfig)
+    plan, values = plan_operation(config, product, "AxW")
+    for name, base in (("low", 0x1000), ("good", 0x10000), ("high", 0x20000)):
+        write_folder(build_folder(plan, values, base=base), folder / f"{name}.folder")
+    for name in ("config.toml", "initial.bin", "program.c"):
+        with (_copy(folder, f"{name}.changed", "good.folder") / name).open("ab") as file:
+            file.write(b"\n")
+    for name in ("program.c", "manifest.json"):
+        (_copy(folder, f"{name}.missing", "good.folder") / name).unlink()
+    results = _copy(folder, "expected.bin.cut", "good.folder") / "expected.bin"
+    results.write_bytes(results.read_bytes()[:-1])
+    a, w = np.zeros((2, 1, 1, 4)), np.zeros((2, 1, 4, 4))
+    np.savez(folder / "no_array.npz")
+    np.savez(folder / "no_batch.npz", A=a[:0], W=w[:0])
+    for name, number in (("nan", np.nan), ("large", 70000)):
+        w[1, 0, 0, 0] = number
+        np.savez(folder / f"{name}_batch.npz", A=a, W=w)
 
 
 def _make_operands(folder: Path) -> None:
@@ -152,5 +182,5 @@ def _make_traces(folder: Path) -> None:
         chunk.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 
 
-def _copy(folder: Path, name: str) -> Path:
-    return Path(shutil.copytree(folder / "run.trace", folder / name))
+def _copy(folder: Path, name: str, source: str = "run.trace") -> Path:
+    return Path(shutil.copytree(folder / source, folder / name))

@@ -157,19 +157,37 @@ def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
     assert len(set(found[:, loss].tolist())) == 3
 
 
+LABEL = np.zeros((2, SAMPLES), np.int64)
+LABEL[1, 2] = 1
+SECOND = np.zeros((2, SAMPLES, 1, 6, 6))
+SECOND[1] = 1
+BATCHES = {"input": SECOND, "target": LABEL}
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"input": np.zeros((1, 2), np.float32)}, "input in .* must have floating-point numbers of shape"),
-        ({"target": np.zeros((1, 2), np.int64)}, "must have an array 'input', not only target"),
-        (None, "cannot read .* as an archive of arrays"),
+        ({"target": np.zeros((1, 2), np.int64)}, "must have an array 'input', not target"),
+        ({}, "must have an array 'input', not none"),
+        (BATCHES | {"input": SECOND[:0]}, r"input in .* must have at least one batch, not shape \(0, "),
+        (BATCHES | {"input": np.where(SECOND, np.nan, 0)}, "batch 1, must have numbers .* finite .*, not nan"),
+        (BATCHES | {"input": SECOND * -1e300}, "batch 1, must have numbers that are finite in .*, not -1e[+]300"),
+        *(
+            (BATCHES | {"target": LABEL * value}, f"target in .*, batch 1, must have integers from 0 to 2, not {value}")
+            for value in (CLASSES, -1, 1 << 40)
+        ),
+        (b"text", "must be an archive of numpy.savez with plain arrays"),
+        (b"", "must be an archive of numpy.savez with plain arrays"),
+        (b"PK", "must be an archive of numpy.savez with plain arrays"),
+        (None, "cannot read .*: No such file"),
     ],
 )
 def test_batches_are_checked(arrays: Any, message: str, folder: ProgramFolder, tmp_path: Path) -> None:
     path = tmp_path / "batches.npz"
-    if arrays is None:
-        path.write_text("text")
-    else:
+    if isinstance(arrays, bytes):
+        path.write_bytes(arrays)
+    elif arrays is not None:
         np.savez(path, **arrays)
     with pytest.raises(ProgramFolderError, match=message):
         read_batches(folder, path)

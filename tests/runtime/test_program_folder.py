@@ -1,7 +1,7 @@
 """Test that program folders give the same bits on every executor, and that unusable folders give clear errors."""
 
+import hashlib
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -152,8 +152,8 @@ def test_digest_mismatch(written: Path) -> None:
 
 
 def test_version_mismatch(written: Path) -> None:
-    edit(written, lambda document: document.update(version=2))
-    with pytest.raises(ProgramFolderError, match="must have version 1, not 2"):
+    edit(written, lambda document: document.update(version=1))
+    with pytest.raises(ProgramFolderError, match="must have version 2, not 1: compile it anew"):
         load_folder(written)
 
 
@@ -189,29 +189,80 @@ def test_memory_beyond_the_bus() -> None:
         build_folder(plan, values, base=(1 << 40) - 4096)
 
 
-@pytest.mark.parametrize("file", ["initial.bin", "expected.bin"])
+NAMES = {"config.toml", "expected.bin", "initial.bin", "initial.hex", "program.c", "program.h"}
+
+
+def test_the_manifest_has_all_files(written: Path) -> None:
+    manifest = json.loads((written / "manifest.json").read_text())
+    assert manifest["files"].keys() == NAMES
+    assert {path.name for path in written.iterdir()} == {*NAMES, "manifest.json"}
+    edit(written, lambda document: document["files"].pop("program.c"))
+    with pytest.raises(ProgramFolderError, match=r"manifest.json must have the SHA-256 of .*program.c, .* in `files`"):
+        load_folder(written)
+
+
+@pytest.mark.parametrize("file", sorted(NAMES))
 def test_damaged_contents(file: str, written: Path) -> None:
-    data = bytearray((written / file).read_bytes())
-    data[100] ^= 1
-    (written / file).write_bytes(data)
-    with pytest.raises(ProgramFolderError, match=f"{file} must have the SHA-256 of the manifest"):
+    """A file with a changed bit, without its last byte, or missing is refused."""
+    data = (written / file).read_bytes()
+    for changed in (bytes([data[0] ^ 1, *data[1:]]), data[:-1]):
+        (written / file).write_bytes(changed)
+        with pytest.raises(ProgramFolderError, match=f"{file} must have the SHA-256 in manifest.json: it was cut or"):
+            load_folder(written)
+    (written / file).unlink()
+    with pytest.raises(ProgramFolderError, match=f"cannot read .*{file}: No such file"):
         load_folder(written)
-    (written / file).write_bytes(data[:-1])
-    with pytest.raises(ProgramFolderError, match=f"{file} must have {len(data)} bytes, not {len(data) - 1}"):
+
+
+@pytest.mark.parametrize("name", ["initial_bytes", "size"])
+def test_size_mismatch(name: str, written: Path) -> None:
+    edit(written, lambda document: document["memory"].update({name: document["memory"][name] + 4096}))
+    edit(written, lambda document: document["memory"].update(size=max(document["memory"]["size"], 8192)))
+    with pytest.raises(ProgramFolderError, match=f"memory.{name} in .*manifest.json must be "):
         load_folder(written)
+
+
+def test_no_file_of_an_earlier_folder_remains(folder: ProgramFolder, written: Path) -> None:
+    (written / "host.c").write_text("")
+    (written / "main.c").write_text("")
+    write_folder(folder, written)
+    assert {path.name for path in written.iterdir()} == {*NAMES, "manifest.json", "main.c"}
+    assert load_folder(written) == folder
+
+
+@pytest.mark.parametrize("renames", range(7))
+def test_an_interrupted_write_is_refused(renames: int, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interruption after some of the renames leaves a folder that no command reads."""
+    plan, values = plan_operation(CoreConfig(), LAYER, "AxG", seed=1)
+    other, replace = build_folder(plan, values, base=BASE), Path.replace
+    done: list[Path] = []
+
+    def interrupt(path: Path, target: Path) -> Path:
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        done.append(target)
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_folder(other, written)
+    with pytest.raises(ProgramFolderError):
+        load_folder(written)
+    assert not list(written.glob(".tensordash-*"))
+    write_folder(other, written)
+    assert load_folder(written) == other
 
 
 def corrupt(folder: ProgramFolder, written: Path, index: int, change: Callable[[int], int]) -> None:
     """Change a descriptor and update the checksum."""
-    import hashlib
-
     region = folder.memory_map.programs[0]
     at = region.address - BASE + 64 * index
     data = bytearray(folder.initial)
     bits = change(int.from_bytes(data[at : at + 64], "little"))
     data[at : at + 64] = bits.to_bytes(64, "little")
     (written / "initial.bin").write_bytes(data)
-    edit(written, lambda document: document["memory"].update(initial_sha256=hashlib.sha256(data).hexdigest()))
+    edit(written, lambda document: document["files"].update({"initial.bin": hashlib.sha256(data).hexdigest()}))
 
 
 def test_corrupted_program(folder: ProgramFolder, written: Path) -> None:
@@ -269,12 +320,6 @@ def test_wrong_size(written: Path) -> None:
 def test_missing_key(written: Path) -> None:
     edit(written, lambda document: document["programs"][0].pop("record"))
     with pytest.raises(ProgramFolderError, match="manifest.json cannot be used: KeyError"):
-        load_folder(written)
-
-
-def test_missing_file(written: Path) -> None:
-    shutil.move(written / "initial.bin", written / "moved.bin")
-    with pytest.raises(ProgramFolderError, match="cannot read .*initial.bin: No such file"):
         load_folder(written)
 
 

@@ -1,15 +1,12 @@
 """Emission of a configuration to a folder with Verilog and its companions."""
 
-import errno
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tensordash_storage.files import annotate_oserror
+from tensordash_storage.files import write_files
 
 from ..block import Block
 from ..configuration.config import TileConfig
@@ -147,16 +144,7 @@ def generate(
         The files written. Each is complete or missing.
     """
     texts = render(config, prefix, bench) if isinstance(config, TileConfig) else render_core(config, prefix, bench)
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in texts:
-        if (folder / name).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-") as scratch:
-        for name, text in texts.items():
-            with annotate_oserror(folder / name):
-                (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
-        return [(Path(scratch) / name).replace(folder / name) for name in texts]
+    return write_files(Path(path), texts)
 
 
 def _step_order(config: TileConfig) -> str:

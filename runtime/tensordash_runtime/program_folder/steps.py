@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from ..errors import ProgramFolderError
 from .execution import EmulatedMemory, run_plan
 from .folder import ProgramFolder
+from .plan import HostCall, Plan
+from .tensors import StepTensor
 
 __all__ = ["compute_checksums", "read_batches", "render_steps", "step_bytes"]
 
+INT32 = (-(1 << 31), 1 << 31)
+"""The least int32, and the integer after the greatest."""
 Batch = Mapping[str, bytes]
 """Bytes in memory of each input, by its name."""
 
@@ -73,22 +77,20 @@ def read_batches(folder: ProgramFolder, path: Path) -> list[dict[str, bytes]]:
     Raises
     ------
     ProgramFolderError
-        If the file cannot be read, or an array is missing or has another shape or type.
+        If the file cannot be read, or an array is missing or has another shape, type or range of values.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise ProgramFolderError(f"cannot read {path} as an archive of arrays (numpy.savez): {error}") from None
-    plan, rows = folder.plan, {}
+    plan, arrays = folder.plan, _read_archive(path)
+    rows: dict[str, list[bytes]] = {}
     if not plan.inputs:
         raise ProgramFolderError(f"{path} must not go with a program folder without inputs")
     for name in plan.inputs:
         tensor = plan.tensors[name]
         if name not in arrays:
-            raise ProgramFolderError(f"{path} must have an array {name!r}, not only {', '.join(arrays) or 'none'}")
+            raise ProgramFolderError(f"{path} must have an array {name!r}, not {', '.join(arrays) or 'none'}")
         array, kinds = arrays[name], "iu" if tensor.format == "int32" else "f"
-        if array.shape[1:] != tensor.shape or not len(array) or array.dtype.kind not in kinds:
+        if array.shape[:1] == (0,):
+            raise ProgramFolderError(f"{name} in {path} must have at least one batch, not shape {array.shape}")
+        if array.shape[1:] != tensor.shape or array.dtype.kind not in kinds:
             kind = "integers" if kinds == "iu" else "floating-point numbers"
             shape = ("batches", *tensor.shape)
             raise ProgramFolderError(
@@ -96,11 +98,43 @@ def read_batches(folder: ProgramFolder, path: Path) -> list[dict[str, bytes]]:
                 f"not {array.dtype} of shape {array.shape}"
             )
         rows[name] = [
-            tensor.to_bytes(tensor.bits(each.astype("i4" if kinds == "iu" else "f4")), plan.config) for each in array
+            tensor.to_bytes(_bits(each, plan, tensor, f"{name} in {path}, batch {k},"), plan.config)
+            for k, each in enumerate(array)
         ]
     if len(counts := {name: len(each) for name, each in rows.items()}) and len(set(counts.values())) > 1:
         raise ProgramFolderError(f"arrays in {path} must have the same number of batches, not {counts}")
     return [dict(zip(rows, each, strict=True)) for each in zip(*rows.values(), strict=True)]
+
+
+def _read_archive(path: Path) -> dict[str, NDArray]:
+    """Return the arrays of an archive."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except OSError as error:
+        raise ProgramFolderError(f"cannot read {path}: {error.strerror or 'not an archive of numpy.savez'}") from None
+    except (AttributeError, TypeError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
+        # Damaged and foreign files raise various errors in NumPy and zipfile. An .npy array is not a context manager.
+        raise ProgramFolderError(f"{path} must be an archive of numpy.savez with plain arrays (.npz)") from None
+
+
+def _bits(values: NDArray, plan: Plan, tensor: StepTensor, name: str) -> NDArray:
+    """Return the bit patterns of a batch, which must have finite numbers, labels of classes or other int32."""
+    if tensor.format == "int32":
+        losses = (call for call in plan.calls if isinstance(call, HostCall) and "labels" in call.tensors)
+        ends = [call.parameters["shapes"]["scores"][1] for call in losses if call.tensors["labels"] == tensor.name]
+        least, end = (0, min(ends)) if ends else INT32
+        wrong = values[(values < least) | (values >= end)]
+        allowed = f"integers from {least} to {end - 1}"
+        bits = tensor.bits(values.astype(np.int32))
+    else:
+        with np.errstate(over="ignore"):
+            bits = tensor.bits(values.astype(np.float32))
+        wrong = values[~np.isfinite(tensor.numbers(bits))]
+        allowed = f"numbers that are finite in {tensor.format}"
+    if wrong.size:
+        raise ProgramFolderError(f"{name} must have {allowed}, not {wrong[0]}")
+    return bits
 
 
 def step_bytes(folder: ProgramFolder, steps: int, batches: Sequence[Batch]) -> int:

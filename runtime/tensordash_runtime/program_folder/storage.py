@@ -13,38 +13,41 @@ from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.document import ConfigError
 from tensordash_sim.golden.core.effects import read_memory, written_memory
 from tensordash_sim.golden.core.legal import Sequencer
-from tensordash_storage.files import atomic_path, atomic_write
+from tensordash_storage.files import write_files
 
 from ..errors import ProgramFolderError
 from .c_source import render_c
 from .folder import ProgramFolder
 from .manifest import FORMAT, VERSION, manifest_of, parse_manifest
 
-__all__ = ["load_folder", "read_manifest", "write_folder"]
+__all__ = ["MANIFEST", "load_folder", "read_files", "write_folder"]
 
 MANIFEST = "manifest.json"
 CONFIGURATION = "config.toml"
 INITIAL = "initial.bin"
 EXPECTED = "expected.bin"
+FILES = (CONFIGURATION, INITIAL, "initial.hex", EXPECTED, "program.h", "program.c")
+HOST_CALLS = "host.c"
+"""File of folders with host calls."""
 
 
 def write_folder(folder: ProgramFolder, path: Path) -> list[Path]:
-    """Write the files of the folder, the manifest last; return their paths.
+    """Write the files of the folder, all or none, in place of those of an earlier folder; return their paths.
 
     Raises
     ------
     OSError
         If a file cannot be written.
     """
-    binary = {INITIAL: folder.initial, EXPECTED: folder.expected}
-    text = {CONFIGURATION: folder.plan.config.to_toml(), "initial.hex": _render_hex(folder), **render_c(folder)}
-    for name, data in binary.items():
-        with atomic_path(path / name) as place:
-            place.write_bytes(data)
-    for name, content in text.items():
-        atomic_write(path / name, content)
-    atomic_write(path / MANIFEST, json.dumps(manifest_of(folder), indent=1) + "\n")
-    return [path / name for name in (*binary, *text, MANIFEST)]
+    texts = {CONFIGURATION: folder.plan.config.to_toml(), "initial.hex": _render_hex(folder), **render_c(folder)}
+    files = {INITIAL: folder.initial, EXPECTED: folder.expected} | {name: text.encode() for name, text in texts.items()}
+    manifest = manifest_of(folder) | {"files": {name: _digest(data) for name, data in files.items()}}
+    # The manifest is first: `load_folder` then refuses a part of the files, and `compile` replaces them.
+    return write_files(path, {MANIFEST: json.dumps(manifest, indent=1) + "\n", **files}, optional=[HOST_CALLS])
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _render_hex(folder: ProgramFolder) -> str:
@@ -71,11 +74,13 @@ def load_folder(folder: Path, config: CoreConfig | None = None) -> ProgramFolder
         If a file is missing, truncated or changed; if the folder has another version or core; if regions of memory
         overlap, are misaligned or outside the map; or if a program is illegal or uses memory outside the map's tensors.
     """
-    document = read_manifest(folder)
-    own = _own_config(folder, document)
+    document = _read_manifest(folder)
+    files = _read_files(folder, document)
+    own = _own_config(folder, document, files[CONFIGURATION])
     if config is not None and config.digest != own.digest:
         raise ProgramFolderError(
-            f"{folder} must be compiled for the core's configuration {config.digest}, not for {own.digest}"
+            f"{folder} must be compiled for the core's configuration {config.digest}, not for {own.digest}: "
+            f"choose the core of {folder / CONFIGURATION}, or compile the folder for this core"
         )
     try:
         plan, memory_map, programs = parse_manifest(document, own)
@@ -84,16 +89,11 @@ def load_folder(folder: Path, config: CoreConfig | None = None) -> ProgramFolder
             raise
         raise ProgramFolderError(f"{folder / MANIFEST} cannot be used: {error!r}") from None
     memory_map.check(own)
-    contents = {}
-    for name, file, size in (("initial", INITIAL, memory_map.initial_bytes), ("expected", EXPECTED, memory_map.size)):
-        data = _read(folder / file)
-        digest = hashlib.sha256(data).hexdigest()
+    initial, expected = files[INITIAL], files[EXPECTED]
+    for name, data, size in (("initial_bytes", initial, memory_map.initial_bytes), ("size", expected, memory_map.size)):
         if len(data) != size:
-            raise ProgramFolderError(f"{folder / file} must have {size} bytes, not {len(data)}: it is cut or damaged")
-        if digest != document["memory"].get(f"{name}_sha256"):
-            raise ProgramFolderError(f"{folder / file} must have the SHA-256 of the manifest: it is damaged")
-        contents[name] = data
-    read = ProgramFolder(plan=plan, memory_map=memory_map, programs=programs, **contents)
+            raise ProgramFolderError(f"memory.{name} in {folder / MANIFEST} must be {len(data)}, not {size}")
+    read = ProgramFolder(plan=plan, memory_map=memory_map, programs=programs, initial=initial, expected=expected)
     for k in range(len(memory_map.programs)):
         _check_program(read, k)
     return read
@@ -106,14 +106,33 @@ def _read(path: Path) -> bytes:
         raise ProgramFolderError(f"cannot read {path}: {error.strerror}") from None
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a program folder.
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Return the contents of all files of a program folder except the manifest, by name.
 
     Raises
     ------
     ProgramFolderError
-        If it is missing, or is not the manifest of a program folder of this version.
+        If a file is missing, or is not the one that the manifest describes.
     """
+    return _read_files(folder, _read_manifest(folder))
+
+
+def _read_files(folder: Path, document: Mapping[str, Any]) -> dict[str, bytes]:
+    names = {*FILES, HOST_CALLS} if document.get("host_calls") else {*FILES}
+    digests = document.get("files")
+    if not isinstance(digests, Mapping) or digests.keys() != names:
+        raise ProgramFolderError(f"{folder / MANIFEST} must have the SHA-256 of {', '.join(sorted(names))} in `files`")
+    files = {name: _read(folder / name) for name in sorted(names)}
+    for name, data in files.items():
+        if _digest(data) != digests[name]:
+            raise ProgramFolderError(
+                f"{folder / name} must have the SHA-256 in {MANIFEST}: it was cut or changed, so compile anew"
+            )
+    return files
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest, and check its format and version."""
     path = folder / MANIFEST
     content = _read(path)
     try:
@@ -129,10 +148,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return document
 
 
-def _own_config(folder: Path, document: Mapping[str, Any]) -> CoreConfig:
+def _own_config(folder: Path, document: Mapping[str, Any], content: bytes) -> CoreConfig:
     path = folder / CONFIGURATION
     try:
-        config = CoreConfig.from_toml(_read(path).decode("utf-8", "replace"))
+        config = CoreConfig.from_toml(content.decode("utf-8", "replace"))
     except ConfigError as error:
         raise ProgramFolderError(f"{path}: {error}") from None
     section = document.get("configuration")

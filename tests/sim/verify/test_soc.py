@@ -1,6 +1,5 @@
 """Test that the firmware of `tensordash soc` runs a program on the core and finds errors."""
 
-import json
 import os
 import re
 import shutil
@@ -22,7 +21,6 @@ from tensordash.extras import is_installed
 from tensordash_cli.compile import command as compile_command
 from tensordash_cli.soc import command
 from tensordash_runtime import compile_step
-from tensordash_runtime.program_folder.manifest import FORMAT, VERSION
 from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_sim.verify.core_example import example_program
 
@@ -358,8 +356,8 @@ def test_too_many_steps(tmp_path: Path) -> None:
     options = ["--preset", "core", "-o", str(tmp_path / "soc"), "--program", str(tmp_path / "product")]
     ran = CliRunner().invoke(command, [*options, "--steps", "100000000"])
     assert isinstance(ran.exception, TensorDashError)
-    assert "steps end at 0x" in str(ran.exception)
-    assert "and --memory-bytes is 1048576: choose fewer steps or more memory" in str(ran.exception)
+    assert "steps ends at 0x" in str(ran.exception)
+    assert "but --memory-bytes is at most 268435456" in str(ran.exception)
     assert not list((tmp_path / "soc").glob("*"))
 
 
@@ -380,34 +378,3 @@ def test_firmware_in_verilator(tmp_path: Path) -> None:
     print(f"{seconds[0]:.1f} s of CPU to the first result; {cycles / seconds[1]:.0f} cycles per CPU second")
     assert seconds[0] < 180
     assert cycles / seconds[1] > 100_000
-
-
-def program_folder(folder: Path, digest: str, base: int, size: int) -> Path:
-    folder.mkdir()
-    document = {"format": FORMAT, "version": VERSION, "configuration": {"digest": digest}}
-    document["memory"] = {"base": base, "size": size}
-    (folder / "manifest.json").write_text(json.dumps(document))
-    (folder / "program.h").write_text("/* a program */\n")
-    return folder
-
-
-def test_program_folders(tmp_path: Path) -> None:
-    """A folder for this core is copied. A folder for another core or memory is an error before any file is written."""
-    ran = CliRunner().invoke(command, ["--preset", "core", "-o", str(tmp_path / "soc"), "--json"])
-    digest = json.loads(ran.output)["digest"]
-    good = program_folder(tmp_path / "good", digest, PROGRAM_BASE, 4096)
-    generate(tmp_path / "out", "--program", str(good))
-    assert (tmp_path / "out/program/program.h").read_text() == "/* a program */\n"
-    cases = {
-        "other": ("0" * 16, PROGRAM_BASE, 4096, "compiled for the configuration 0000000000000000"),
-        "low": (digest, 0x1000, 4096, "memory.base must be at least 0x10000"),
-        "large": (digest, PROGRAM_BASE, 1 << 20, "the end 0x110000 at most --memory-bytes 1048576"),
-    }
-    for name, (of, base, size, message) in cases.items():
-        folder = program_folder(tmp_path / name, of, base, size)
-        ran = CliRunner().invoke(
-            command, ["--preset", "core", "-o", str(tmp_path / f"to-{name}"), "--program", str(folder)]
-        )
-        assert ran.exit_code != 0
-        assert message in str(ran.exception)
-        assert not list((tmp_path / f"to-{name}").glob("*"))
