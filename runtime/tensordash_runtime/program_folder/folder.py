@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import chain
 from typing import Any
 
@@ -118,12 +119,15 @@ def _tensor_bytes(
 
 def _contents(size: int, base: int, before: bytes, regions: Iterable[tuple[Region, bytes]]) -> bytes:
     """Return `size` bytes of memory from the base: bytes `before`, then zeros, overwritten by the regions' bytes."""
-    contents = bytearray(size)
-    contents[: len(before)] = before
+    contents = BytesIO()  # It returns its bytes without a copy, which may have gigabytes.
+    contents.seek(size - 1)
+    contents.write(b"\0")
+    contents.seek(0)
+    contents.write(before)
     for region, data in regions:
-        begin = region.address - base
-        contents[begin : begin + len(data)] = data
-    return bytes(contents)
+        contents.seek(region.address - base)
+        contents.write(data)
+    return contents.getvalue()
 
 
 def run_folder(folder: ProgramFolder, executor: str, **options: Any) -> tuple[list[int | None], str]:

@@ -167,10 +167,8 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     """
     config = plan.config
     stages = [stage for stage in plan.stages if isinstance(stage, list)]
-    buffers = [_plan_buffers(config, stage) for stage in stages]
-    schedules = [_schedule(config, *each) for each in zip(stages, buffers, strict=True)]
-    emitted = [list(_emit_products(config, *each)) for each in zip(stages, schedules, strict=True)]
-    counts = [sum(map(len, each)) + 2 for each in emitted]
+    emitted = [_emit_stage(config, stage) for stage in stages]
+    counts = [sum(len(descriptors) for descriptors, _ in each) + 2 for each in emitted]
     memory_map = _place(plan, counts, base)
     if memory_bytes is not None and memory_map.size > memory_bytes:
         raise NoRoomError(
@@ -178,8 +176,8 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
         )
     memory_map.check(plan.config)
     programs = [
-        _link_program(config, memory_map, stage, scheduled, descriptors, memory_map.records[k].address)
-        for k, (stage, scheduled, descriptors) in enumerate(zip(stages, schedules, emitted, strict=True))
+        _link_program(config, memory_map, stage, each, memory_map.records[k].address)
+        for k, (stage, each) in enumerate(zip(stages, emitted, strict=True))
     ]
     return memory_map, programs
 
@@ -202,12 +200,18 @@ def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence
     ]
 
 
-def _emit_products(core: CoreConfig, products: Sequence[Product], schedules: Sequence[Schedule]) -> Iterator[list[int]]:
-    """Yield the descriptors of each product, with the loads of resident tensors; `_relocate` sets the addresses."""
+def _emit_stage(core: CoreConfig, products: Sequence[Product]) -> list[tuple[list[int], int]]:
+    """Return the descriptors and the steps of each product of a program; `_relocate` sets the addresses.
+
+    Descriptors include the loads of resident tensors. The schedules of one program at a time are in memory.
+    """
     loads = ResidentLoads(core)
-    for product, schedule in zip(products, schedules, strict=True):
+    emitted = []
+    for product, schedule in zip(products, _schedule(core, products, _plan_buffers(core, products)), strict=True):
         places = {role: k << RELATIVE_BITS for k, role in enumerate(product.tensors)}
-        yield loads.insert(schedule.space, product.tensors, places, emit_unordered(schedule, places))
+        descriptors = loads.insert(schedule.space, product.tensors, places, emit_unordered(schedule, places))
+        emitted.append((descriptors, schedule.space.total_steps))
+    return emitted
 
 
 def _relocate(descriptors: Sequence[int], addresses: Sequence[int]) -> list[int]:
@@ -248,14 +252,13 @@ def _link_program(
     config: CoreConfig,
     memory_map: MemoryMap,
     products: list[Product],
-    schedules: Sequence[Schedule],
-    emitted: Sequence[list[int]],
+    emitted: Sequence[tuple[list[int], int]],
     record: int,
 ) -> LinkedProgram:
     """Emit the program of successive products; loads of a product may overlap with earlier multiplies."""
-    steps = [schedule.space.total_steps for schedule in schedules]
+    descriptors, steps = zip(*emitted, strict=True)
     tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
-    program = _order(config, memory_map, products, emitted, record)
+    program = _order(config, memory_map, products, descriptors, record)
     return LinkedProgram(
         products=products,
         descriptors=program.descriptors,
