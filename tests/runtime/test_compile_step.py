@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import ProgramFolderError, compile_step
-from tensordash_runtime.program_folder.execution import read_tensor, run_plan, write_tensor
+from tensordash_runtime.program_folder.execution import Executor, read_tensor, run_plan, write_tensor
 from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
 from tensordash_runtime.program_folder.plan import HostCall
 from tensordash_runtime.program_folder.steps import compute_checksums, read_batches
@@ -116,6 +116,26 @@ def test_values_match_pytorch(folder: ProgramFolder) -> None:
         np.testing.assert_allclose(values(folder, f"{name}.velocity"), velocity.numpy(), atol=4e-3)
 
 
+def require_same_loss(
+    folder: ProgramFolder,
+    memory: Executor,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    tolerance: float,
+) -> None:
+    """Run a step of the folder and of PyTorch, and compare their losses."""
+    run_plan(memory, folder.plan, folder.memory_map)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    bits = read_tensor(memory, folder.plan, folder.memory_map, "loss")
+    assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=tolerance)
+
+
 def test_consecutive_steps(folder: ProgramFolder) -> None:
     """Each step starts from the parameters of the step before."""
     model = network()
@@ -126,13 +146,7 @@ def test_consecutive_steps(folder: ProgramFolder) -> None:
         for name, numbers in (("input", images), ("target", labels.to(torch.int32))):
             bits = folder.plan.tensors[name].bits(numbers.numpy())
             write_tensor(memory, folder.plan, folder.memory_map, name, bits)
-        run_plan(memory, folder.plan, folder.memory_map)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        bits = read_tensor(memory, folder.plan, folder.memory_map, "loss")
-        assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=3e-3)
+        require_same_loss(folder, memory, model, optimizer, images, labels, tolerance=3e-3)
 
 
 def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
@@ -238,13 +252,7 @@ def test_layers_with_reshaped_operands(layers: str, tmp_path: Path) -> None:
     require_equal(folder, tmp_path)
     memory = load_memory(folder, "emulator")
     for _ in range(2):
-        run_plan(memory, folder.plan, folder.memory_map)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        bits = read_tensor(memory, folder.plan, folder.memory_map, "loss")
-        assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=1e-3)
+        require_same_loss(folder, memory, model, optimizer, images, labels, tolerance=1e-3)
 
 
 def test_row_side_follows_zeros_of_the_example(folder: ProgramFolder) -> None:

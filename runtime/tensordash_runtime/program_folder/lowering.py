@@ -14,6 +14,7 @@ from tensordash_sim.lowering import Geometry
 
 from ..errors import ProgramFolderError
 from .step_graph import LOSS_SCALE, HostNode, LossScale, ProductNode, StepGraph, Use, Value
+from .tensors import INT32_RANGE
 
 __all__ = ["COUNTER", "RESHAPES", "VIEWS", "Lowering", "Symbol"]
 
@@ -25,8 +26,6 @@ RESHAPES = (
 """Operations that change the shape of a value."""
 VIEWS = (*RESHAPES, ATEN.detach.default, ATEN.alias.default)
 """Operations that at most change the shape of a value."""
-
-INT32_RANGE = -(1 << 31), (1 << 31) - 1
 
 COUNTER = "counter"
 """Symbol of BatchNorm's number of batches, on which no result depends."""

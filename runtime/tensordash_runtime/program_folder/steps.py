@@ -12,12 +12,10 @@ from ..errors import ProgramFolderError
 from .execution import EmulatedMemory, run_plan
 from .folder import ProgramFolder
 from .plan import HostCall, Plan
-from .tensors import StepTensor
+from .tensors import INT32_RANGE, StepTensor
 
 __all__ = ["compute_checksums", "read_batches", "render_steps", "step_bytes"]
 
-INT32 = (-(1 << 31), 1 << 31)
-"""The least int32, and the integer after the greatest."""
 Batch = Mapping[str, bytes]
 """Bytes in memory of each input, by its name."""
 
@@ -123,9 +121,9 @@ def _bits(values: NDArray, plan: Plan, tensor: StepTensor, name: str) -> NDArray
     if tensor.format == "int32":
         losses = (call for call in plan.calls if isinstance(call, HostCall) and "labels" in call.tensors)
         ends = [call.parameters["shapes"]["scores"][1] for call in losses if call.tensors["labels"] == tensor.name]
-        least, end = (0, min(ends)) if ends else INT32
-        wrong = values[(values < least) | (values >= end)]
-        allowed = f"integers from {least} to {end - 1}"
+        least, greatest = (0, min(ends) - 1) if ends else INT32_RANGE
+        wrong = values[(values < least) | (values > greatest)]
+        allowed = f"integers from {least} to {greatest}"
         bits = tensor.bits(values.astype(np.int32))
     else:
         with np.errstate(over="ignore"):

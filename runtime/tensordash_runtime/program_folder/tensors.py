@@ -15,12 +15,14 @@ from tensordash_sim.emulator import decode, encode
 from tensordash_sim.golden.core.tensors import bias_length, from_groups, to_groups, value_type
 from tensordash_sim.lowering import Convolution, Geometry
 
-__all__ = ["FORMAT_BITS", "Groups", "StepTensor", "bias_tensor", "groups_of"]
+__all__ = ["FORMAT_BITS", "INT32_RANGE", "Groups", "StepTensor", "bias_tensor", "groups_of"]
 
 FORMAT_BITS = {"fp32": 32, "int32": 32} | {
     name: fmt.width for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat) and fmt.width in (8, 16)
 }
 """Bits of a value in each format of tensors in memory."""
+INT32_RANGE = -(1 << 31), (1 << 31) - 1
+"""Least and greatest value in the format "int32"."""
 
 Dimension = tuple[int, int]
 """Size of a dimension, and its stride in the plain tensor."""
