@@ -1,0 +1,180 @@
+"""Read join: the read channels of several cores at one AXI4 port, and bursts that all cores share."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.parameters import require_int
+from .axi import AxiReadSignature, bounds_layout
+from .bursts import within_bounds
+from .turn_queue import TurnQueue
+
+__all__ = ["MAX_CORES", "PATIENCE_BITS", "ReadJoin", "number_bits", "round_robin"]
+
+MAX_CORES = 16
+PATIENCE_BITS = 16
+
+
+def number_bits(cores: int) -> int:
+    """Return the bits of a core's number."""
+    return (require_int("cores", cores, 2, MAX_CORES) - 1).bit_length()
+
+
+def round_robin(m: Module, requests: Value, taken: Value) -> Signal:
+    """Choose one request: the next one after the last that was taken. Return the choice as one bit of each request."""
+    passed = Signal(len(requests))  # requests up to the last one that was taken
+    chosen = Signal(len(requests))
+    later = requests & ~passed
+    m.d.comb += chosen.eq(Mux(later.any(), later & (~later + 1), requests & (~requests + 1)))
+    with m.If(taken):
+        m.d.sync += passed.eq(chosen | (chosen - 1))
+    return chosen
+
+
+class ReadJoin(Block):
+    """Joins the reads of several cores. A burst of tensors that all cores read is read once and answered to all.
+
+    Bursts of tensors (ID 1) within `shared` wait until every core offers a burst with the same address and length. If
+    no such burst begins for `patience` cycles while one waits, it is read for the cores that offer it. Other bursts do
+    not wait, except behind a waiting burst of their core. Requests are chosen in turn.
+
+    A beat is transferred only while all cores are ready, as in `ReadArbiter`: `rready` depends on nothing that memory
+    drives. The cores of a burst take each beat in the same cycle.
+
+    Timing: a burst is offered to memory in the cycle after it was taken from its cores. A burst can begin in each
+    cycle. Beats pass through in the cycle in which they arrive.
+
+    Parameters
+    ----------
+    cores : int
+        Number of cores, 2 to 16.
+    data_bits, address_bits : int
+        Widths of the bus.
+    outstanding : int
+        Maximum number of outstanding bursts of tensors, 2 to 256.
+
+    Members
+    -------
+    cores : In(AxiReadSignature), array
+        The cores' reads. ID 0 fetches descriptors, ID 1 loads tensors.
+    axi : Out(AxiReadSignature)
+        To memory. Reads of tensors have ID 1, descriptors of core k have ID 2k. Data of different IDs may arrive in any
+        order.
+    shared : In(bounds_layout)
+        The pages of shared tensors; a base above the limit: none. It may change while no burst is outstanding.
+    patience : In(16)
+        Cycles that a shared burst waits for the other cores.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: AMBA AXI Protocol (IHI 0022), "Transaction ordering" and "Handshake process".
+    """
+
+    def __init__(self, *, cores: int, data_bits: int, address_bits: int, outstanding: int = 64) -> None:
+        self.number = cores
+        self._queue = TurnQueue(cores=cores, places=require_int("outstanding", outstanding, 2, 256))
+        self._skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
+        bus = {"data_bits": data_bits, "address_bits": address_bits}
+        super().__init__(
+            {
+                "cores": In(AxiReadSignature(**bus, id_bits=1)).array(cores),
+                "axi": Out(AxiReadSignature(**bus, id_bits=1 + number_bits(cores))),
+                "shared": In(bounds_layout(address_bits)),
+                "patience": In(PATIENCE_BITS),
+            }
+        )
+
+    def elaborate(self, platform):
+        """Choose a burst and the cores that share it, and queue these cores until its data arrive."""
+        m = Module()
+        axi, number = self.axi, self.number
+        m.submodules.queue = placed(self._queue, platform)
+        free = Signal()  # a burst can be taken
+        room = Signal()  # for the cores of another burst of tensors
+        readable = Signal(number)  # bursts that can be read now
+        waiting = Signal(number)  # shared bursts
+        complete = Signal(number)  # shared bursts that all cores offer
+        impatient = Signal()
+        waited = Signal(PATIENCE_BITS)
+        taken = Signal()
+        groups = self._groups(m, waiting, complete)
+        valid = Cat(core.arvalid for core in self.cores)
+        tensor = Cat(core.arid for core in self.cores)
+        m.d.comb += [
+            impatient.eq(waited >= self.patience),
+            readable.eq(
+                valid & (~waiting | complete | impatient.replicate(number)) & (~tensor | room.replicate(number))
+            ),
+            free.eq(~axi.arvalid | axi.arready),
+            taken.eq(free & readable.any()),
+        ]
+        chosen = round_robin(m, readable, taken)
+        group = Signal(number)  # the cores that share the chosen burst
+        of_tensor = Signal()
+        with m.Switch(chosen):
+            for k, core in enumerate(self.cores):
+                with m.Case("".join("1" if j == k else "0" for j in reversed(range(number)))):
+                    m.d.comb += [group.eq(groups[k]), of_tensor.eq(core.arid)]
+                    with m.If(free):
+                        m.d.sync += [
+                            axi.arid.eq(Mux(core.arid, 1, k << 1)),
+                            axi.araddr.eq(core.araddr),
+                            axi.arlen.eq(core.arlen),
+                        ]
+        with m.If(free):
+            m.d.sync += axi.arvalid.eq(readable.any())
+        with m.If(~waiting.any() | (taken & (chosen & waiting).any())):
+            m.d.sync += waited.eq(0)
+        with m.Elif(~impatient):
+            m.d.sync += waited.eq(waited + 1)
+        m.d.comb += [core.arready.eq(taken & group[k]) for k, core in enumerate(self.cores)]
+        self._answer(m, group, taken & of_tensor, room)
+        return m
+
+    def _groups(self, m: Module, waiting: Signal, complete: Signal) -> list[Signal]:
+        """Compute for each core's burst the cores that it is read for."""
+        groups = [Signal(self.number, name=f"group_{k}") for k in range(self.number)]
+        for k, core in enumerate(self.cores):
+            m.d.comb += [
+                waiting[k].eq(
+                    core.arvalid & core.arid & within_bounds(self.shared, core.araddr[self._skipped :], self._skipped)
+                ),
+                complete[k].eq(groups[k].all()),
+                groups[k][k].eq(1),
+            ]
+            for j in range(k):
+                other = self.cores[j]
+                equal = Signal(name=f"equal_{j}_{k}")
+                m.d.comb += [
+                    equal.eq(waiting[j] & waiting[k] & (core.araddr == other.araddr) & (core.arlen == other.arlen)),
+                    groups[k][j].eq(equal),
+                    groups[j][k].eq(equal),
+                ]
+        return groups
+
+    def _answer(self, m: Module, group: Signal, queued: Value, room: Signal) -> None:
+        """Queue the cores of each burst of tensors, and route data by ID and by this queue."""
+        axi, number = self.axi, self.number
+        queue = self._queue
+        target = Signal(number)
+        ready = Cat(core.rready for core in self.cores)
+        m.d.comb += [
+            room.eq(~queue.full),
+            queue.added.eq(group),
+            queue.adds.eq(queued),
+            queue.leaves.eq(axi.rvalid & axi.rready & axi.rlast & axi.rid[0]),
+            axi.rready.eq(ready.all()),
+            target.eq(Mux(axi.rid[0], queue.first, 1 << axi.rid[1:])),
+        ]
+        for k, core in enumerate(self.cores):
+            others = Cat(bit for j, bit in enumerate(ready) if j != k)
+            m.d.comb += [
+                core.rid.eq(axi.rid[0]),
+                core.rdata.eq(axi.rdata),
+                core.rresp.eq(axi.rresp),
+                core.rlast.eq(axi.rlast),
+                core.rvalid.eq(axi.rvalid & target[k] & others.all()),
+            ]
