@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
-from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.core_config import MAX_CORES, CoreConfig
 
 from .console import any_config_options, json_option, new_folder_option, print_json, writable_folder
 
@@ -21,8 +21,17 @@ __all__ = ["command"]
     is_flag=True,
     help="Add a self-checking testbench in plain Verilog, with the golden model's results.",
 )
+@click.option(
+    "--cores",
+    type=click.IntRange(1, MAX_CORES),
+    default=1,
+    show_default=True,
+    help="Add a cluster of several cores at one memory port: NAME_cluster.v.",
+)
 @json_option
-def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbench: bool, as_json: bool) -> None:
+def command(
+    config: TileConfig | CoreConfig, output: Path, prefix: str, testbench: bool, cores: int, as_json: bool
+) -> None:
     """Write a tile or a core as Verilog: NAME.v with the tops, and files for other tools.
 
     A tile comes with the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a configuration for
@@ -36,7 +45,9 @@ def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbenc
     except ValueError as error:
         raise click.UsageError(f"--name: {error}") from None
     writable_folder(output, "--output")
-    files = generate(config, output, prefix, _bench(config, prefix) if testbench else {})
+    if cores > 1 and isinstance(config, TileConfig):
+        raise click.UsageError("--cores needs a core: a configuration with a table [core], or a preset such as core")
+    files = generate(config, output, prefix, _bench(config, prefix) if testbench else {}, cores)
     if as_json:
         print_json({"digest": config.digest, "files": [str(file) for file in files]})
     else:

@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from ..configuration.core_config import CoreConfig
+from ..core.cluster import Cluster
 from ..core.core import Core
 from ..memory.memory import Memory
 from ..version import __version__
 from .c_header import c_header, device_tree_files, driver_files
+from .cluster_files import cluster_files
 from .constraints import constraints
 from .fusesoc import core_of_core
 from .head import check_prefix, head
@@ -29,7 +31,7 @@ INSTANCE = re.compile(r"^  (\w+) \w+ \(", re.MULTILINE)
 
 
 def render_core(
-    config: CoreConfig, prefix: str = "tensordash", bench: Mapping[str, str] = MappingProxyType({})
+    config: CoreConfig, prefix: str = "tensordash", bench: Mapping[str, str] = MappingProxyType({}), cores: int = 1
 ) -> dict[str, str]:
     """Return every file of a core, by name.
 
@@ -41,6 +43,9 @@ def render_core(
         Prefix of file and module names: a letter, then letters, digits and underscores.
     bench : mapping of str to str
         Files of a testbench from `tensordash_sim.verify.core_testbench.render_core_testbench`.
+    cores : int
+        With 2 to 16, files of a cluster of this many cores are added: ``PREFIX_cluster.v`` (its top), and those of
+        `cluster_files`.
 
     Returns
     -------
@@ -69,14 +74,17 @@ def render_core(
         f"{prefix}_memories.v": head(config, f"The memories of {top}: replace this file by one with your macros.")
         + memories,
     }
+    partly_unused = {name: library.partly_unused_of(names) for name, names in modules.items()}
+    of_cluster: dict[str, str] = {}
+    if cores != 1:
+        name = f"{prefix}_cluster.v"
+        verilog[name], partly_unused[name], of_cluster = cluster_files(library, config, cores, prefix)
     found = {name: {**each} for name, each in ports(library.blocks[top]).items()}
     rows = [(port.name, port.direction, port.bits) for port in core_ports(config)]
     memory_list = _memories(library, top, rest)
     return {
         **verilog,
-        f"{prefix}.vlt": waivers(
-            prefix, verilog, {name: library.partly_unused_of(names) for name, names in modules.items()}
-        ),
+        f"{prefix}.vlt": waivers(prefix, verilog, partly_unused),
         f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
         f"{prefix}.core": core_of_core(prefix, config.digest, bench),
         f"{prefix}_core.sdc": constraints(top, rows, kind="core"),
@@ -101,14 +109,18 @@ def render_core(
         )
         + "\n",
         **core_interface_files(config, prefix, core_ports(config)),
+        **of_cluster,
         **bench,
     }
 
 
-def core_verilog(config: CoreConfig) -> str:
-    """Return a core's Verilog in one text, memories included. Its top is ``tensordash_core``."""
+def core_verilog(config: CoreConfig, cores: int = 1) -> str:
+    """Return the Verilog of a core, or of a cluster of several cores, in one text, memories included.
+
+    Its top is ``tensordash_core`` or ``tensordash_cluster``.
+    """
     library = Library()
-    library.module(Core(config))
+    library.module(Core(config) if cores == 1 else Cluster(config, cores))
     return library.verilog()
 
 

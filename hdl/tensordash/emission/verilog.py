@@ -126,6 +126,7 @@ def generate(
     path: str | Path,
     prefix: str = "tensordash",
     bench: Mapping[str, str] = MappingProxyType({}),
+    cores: int = 1,
 ) -> list[Path]:
     """Write a configuration's files (see `render` and `render_core`) to a folder, and create it if necessary.
 
@@ -135,16 +136,17 @@ def generate(
         The tile, or the core.
     path : str or Path
         The folder.
-    prefix, bench
-        As in `render`.
+    prefix, bench, cores
+        As in `render_core`.
 
     Returns
     -------
     list of Path
         The files written. Each is complete or missing.
     """
-    texts = render(config, prefix, bench) if isinstance(config, TileConfig) else render_core(config, prefix, bench)
-    return write_files(Path(path), texts)
+    if isinstance(config, TileConfig):
+        return write_files(Path(path), render(config, prefix, bench))
+    return write_files(Path(path), render_core(config, prefix, bench, cores))
 
 
 def _step_order(config: TileConfig) -> str:

@@ -4,14 +4,14 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
+from ..configuration.core_config import MAX_CORES
 from ..configuration.parameters import require_int
 from .axi import AxiReadSignature, bounds_layout
 from .bursts import within_bounds
 from .turn_queue import TurnQueue
 
-__all__ = ["MAX_CORES", "PATIENCE_BITS", "ReadJoin", "number_bits", "round_robin"]
+__all__ = ["PATIENCE_BITS", "ReadJoin", "number_bits", "round_robin"]
 
-MAX_CORES = 16
 PATIENCE_BITS = 16
 
 

@@ -56,6 +56,8 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
     }
 )
 """Result and argument types of the library's functions."""
+CORE = "tensordash_core"
+CLUSTER = "tensordash_cluster"
 HARNESS = Path(__file__).with_name("core_harness.cpp")
 SHARED = ("pe", "row_scheduler", "staging_ring", "result_pipeline")
 """Modules with many instances in a core: Verilator shares their code between instances, which saves CPU cache."""
@@ -96,9 +98,9 @@ class VerilatedError(TensorDashError, RuntimeError):
 
 
 @cache
-def verilog_of(config: CoreConfig) -> str:
-    """Return the Verilog emitted for a core."""
-    return core_verilog(config)
+def verilog_of(config: CoreConfig, cores: int = 1) -> str:
+    """Return the Verilog emitted for a core, or for a cluster of several cores."""
+    return core_verilog(config, cores)
 
 
 @cache
@@ -122,7 +124,7 @@ def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: boo
     Parameters
     ----------
     verilog : str
-        The core's Verilog, whose top is ``tensordash_core``.
+        The core's Verilog, whose top is ``tensordash_core`` or ``tensordash_cluster``.
     folder : Path
         An existing folder.
     quick, waves : bool
@@ -146,10 +148,12 @@ def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: boo
 def core_states(verilog: str) -> tuple[CoreState, ...]:
     """Return the state registers: soft reset (the first bit), error, busy units, and all state machines.
 
-    Registers that the Verilog lacks are omitted; a hand-written core may have none.
+    Registers that the Verilog lacks are omitted; a hand-written core may have none. Those of a cluster are omitted.
     """
+    if _top(verilog) != CORE:
+        return ()
     modules = dict(re.findall(r"^module (\w+)\(\n(.*?)^endmodule", verilog, flags=re.MULTILINE | re.DOTALL))
-    placed = re.findall(r"^  (tensordash_\w+) (\w+) \(", modules.get("tensordash_core", ""), flags=re.MULTILINE)
+    placed = re.findall(r"^  (tensordash_\w+) (\w+) \(", modules.get(CORE, ""), flags=re.MULTILINE)
     found = []
     for module, signal, name in (
         ("tensordash_registers", "registers.halt", "reset"),
@@ -176,6 +180,11 @@ def core_states(verilog: str) -> tuple[CoreState, ...]:
     return tuple(made)
 
 
+def _top(verilog: str) -> str:
+    """Return the name of the top: a cluster's, or a core's."""
+    return CLUSTER if re.search(rf"^module {CLUSTER}\b", verilog, flags=re.MULTILINE) else CORE
+
+
 def _hints(verilog: str) -> str:
     """Return Verilator's hints for a core's modules."""
     lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
@@ -190,9 +199,10 @@ def _clocked(verilog: str) -> str:
     Verilator evaluates all logic that depends on a model's inputs at each call: before a clock edge and after it.
     The tile depends on AXI's ready. Registered inputs change with the clock, so all logic is evaluated once.
     """
-    header = re.search(r"^module tensordash_core\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
+    top = _top(verilog)
+    header = re.search(rf"^module {top}\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
     if header is None:
-        raise VerilatedError("the Verilog must have a module tensordash_core")
+        raise VerilatedError(f"the Verilog must have a module {top}")
     declared = re.findall(r"(input|output) wire (\[\d+:0\] )?(\w+(?:,\s*(?!(?:input|output)\b)\w+)*)", header[1])
     ports = [(kind, bits, name) for kind, bits, names in declared for name in re.split(r",\s*", names)]
     driven = [(bits, name) for kind, bits, name in ports if kind == "input" and name != "clk"]
@@ -204,7 +214,7 @@ def _clocked(verilog: str) -> str:
         "  always @(posedge clk) begin",
         *(f"    {at[name]} <= {name};" for _, name in driven),
         "  end",
-        f"  tensordash_core core({', '.join(f'.{name}({at.get(name, name)})' for _, _, name in ports)});",
+        f"  {top} core({', '.join(f'.{name}({at.get(name, name)})' for _, _, name in ports)});",
         f"  assign states = {{ {', '.join(states)} }};" if states else "  assign states = 64'd0;",
         "endmodule",
     ]

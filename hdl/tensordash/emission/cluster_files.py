@@ -1,0 +1,70 @@
+"""Files that a cluster of several cores adds to the files of a core."""
+
+from ..configuration.core_config import CoreConfig
+from ..configuration.registers import ADDRESS_BITS
+from ..core.cluster import Cluster
+from ..core.join_registers import JOIN_REGISTERS
+from .constraints import constraints
+from .head import head
+from .library import Library, ports
+from .port_table import port_table
+
+__all__ = ["cluster_files"]
+
+
+def cluster_files(
+    library: Library, config: CoreConfig, cores: int, prefix: str
+) -> tuple[str, tuple[str, ...], dict[str, str]]:
+    """Return the Verilog of a cluster, its signals with unused bits, and its other files by name.
+
+    Parameters
+    ----------
+    library : Library
+        A library that has the modules of the core. They are left out.
+    config : CoreConfig
+        The cores.
+    cores : int
+        Number of cores, 2 to 16.
+    prefix : str
+        Prefix of file and module names.
+
+    Returns
+    -------
+    str, tuple of str, dict of str to str
+        ``PREFIX_cluster.v``; signals; ``PREFIX_cluster.sdc``, ``PREFIX_cluster_ports.md``, ``PREFIX_cluster.h``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `cores` is out of range.
+    """
+    of_core = set(library.texts)
+    cluster = Cluster(config, cores)
+    top, _ = library.module(cluster)
+    names = [name for name in library.texts if name not in of_core]
+    text = head(config, f"Top: {top}, {cores} cores at one memory port.") + library.verilog_of(names)
+    rows = [(name, each["direction"], each["width"]) for name, each in ports(cluster).items()]
+    others = {
+        f"{prefix}_cluster.sdc": constraints(top, rows, kind="core"),
+        f"{prefix}_cluster_ports.md": f"`{top}`\n\n" + port_table("cluster", rows, ""),
+        f"{prefix}_cluster.h": _header(cores, prefix),
+    }
+    return text, library.partly_unused_of(names), others
+
+
+def _header(cores: int, prefix: str) -> str:
+    """Return a C header with the places of the registers."""
+    macro = f"{prefix.upper()}_CLUSTER"
+    lines = [
+        f"/* Registers of {prefix}_cluster: those of core k begin at k * {macro}_STRIDE. */",
+        f"#ifndef {macro}_H",
+        f"#define {macro}_H",
+        f"#define {macro}_CORES {cores}",
+        f"#define {macro}_STRIDE {1 << ADDRESS_BITS:#x}",
+        *(
+            f"#define {macro}_{name.upper()} {(cores << ADDRESS_BITS) + 4 * place:#x}"
+            for place, name in enumerate(JOIN_REGISTERS)
+        ),
+        f"#endif /* {macro}_H */",
+    ]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,110 @@
+"""Fast simulation of a cluster's Verilog: several cores and one memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.registers import ADDRESS_BITS, COUNTERS
+from tensordash.core.join_registers import JOIN_REGISTERS
+from tensordash.movers.axi import PAGE
+
+from .core_library import VerilatedError, verilog_of
+from .verilated_core import STOP_CHECK_CYCLES, CoreRun, VerilatedCore
+
+__all__ = ["VerilatedCluster"]
+
+
+class VerilatedCluster(VerilatedCore):
+    """Several simulated cores and a memory. Methods of `VerilatedCore` act on the core that `select` chose.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The cores.
+    cores : int
+        Number of cores, 2 to 16.
+    size : int
+        Bytes of memory.
+    **options
+        As in `VerilatedCore`.
+    """
+
+    def __init__(self, config: CoreConfig, cores: int, size: int, **options: Any) -> None:
+        self.cores = cores
+        super().__init__(config, size, verilog=verilog_of(config, cores), **options)
+
+    def select(self, core: int) -> None:
+        """Choose the core for the methods of `VerilatedCore`."""
+        if not 0 <= core < self.cores:
+            raise IndexError(f"core must be from 0 to {self.cores - 1}, not {core}")
+        self._first_register = core << ADDRESS_BITS
+
+    def share(self, base: int, end: int, patience: int) -> None:
+        """Set the addresses of shared tensors, from `base` to `end` - 1, and a shared burst's patience in cycles.
+
+        Raises
+        ------
+        ValueError
+            If the addresses are not on boundaries of 4 KiB pages, or there are none.
+        """
+        if base % PAGE or end % PAGE or base >= end:
+            raise ValueError(f"base and end must be multiples of {PAGE}, the end above, not {base:#x} and {end:#x}")
+        values = (base % (1 << 32), base >> 32, (end - 1) % (1 << 32), (end - 1) >> 32, patience)
+        for name, value in zip(JOIN_REGISTERS, values, strict=True):
+            address = (self.cores << ADDRESS_BITS) + 4 * JOIN_REGISTERS.index(name)
+            if not self._library.core_write(self._device, address, value):
+                raise VerilatedError(f"no answer to a write of {name}")
+
+    def run_all(
+        self, programs: Sequence[Sequence[int]], rings: Sequence[int], most: int = 100_000_000
+    ) -> list[CoreRun]:
+        """Issue soft resets, execute a program on each core, and wait until all have ended.
+
+        Parameters
+        ----------
+        programs : sequence of sequence of int
+            Descriptors for each core; the last one, and no other, is an `end`.
+        rings : sequence of int
+            Address of each core's ring.
+        most : int
+            Cycles after which the run fails.
+
+        Returns
+        -------
+        list of CoreRun
+            For each core; cycles are counted from the first core's start.
+
+        Raises
+        ------
+        VerilatedError
+            If a program does not end.
+        """
+        for core, (program, ring) in enumerate(zip(programs, rings, strict=True)):
+            self.select(core)
+            self.put(program, ring)
+            self.reset()
+            self.begin(ring, 0, size=max(0, (len(program) - 1).bit_length()))
+        began = self.cycle
+        for core, program in enumerate(programs):
+            self.select(core)
+            self.write("tail", len(program))
+        runs: dict[int, CoreRun] = {}
+        while len(runs) < self.cores:
+            if self.cycle - began >= most:
+                raise VerilatedError(f"{self.cores - len(runs)} programs have not ended in {most} cycles")
+            if not self.wait(min(STOP_CHECK_CYCLES, most)):
+                continue
+            cycles = self.cycle - began
+            for core in range(self.cores):
+                self.select(core)
+                if core not in runs and self.read("cause"):
+                    runs[core] = self._ended(cycles)
+        return [runs[core] for core in range(self.cores)]
+
+    def _ended(self, cycles: int) -> CoreRun:
+        """Return the run of the selected core, and clear its interrupt."""
+        self.write("snapshot", 1)
+        counters = {name: self.read(name) for name, _ in COUNTERS}
+        outcome = self.outcome()
+        self.write("interrupt_enable", 0)
+        return CoreRun(outcome=outcome, cycles=cycles, span=(0, cycles), counters=counters)
