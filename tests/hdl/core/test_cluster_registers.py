@@ -68,10 +68,7 @@ BROKEN = {
         "shared_limit_high_word <= (shared_limit_high_word & ~mask) |",
         "shared_limit_high_word <= shared_limit_high_word & ",
     ),
-    "the top bit of the base is lost": (
-        "shared_base_high_word & ~mask) | {20'd0, axi_wdata[11:0] & mask[11:0]}",
-        "shared_base_high_word & ~mask) | {21'd0, axi_wdata[10:0] & mask[10:0]}",
-    ),
+    "the top bit of the base is lost": ("1'b0, shared_base_high_word[11:0]", "2'b00, shared_base_high_word[10:0]"),
     "patience has a bit less": ("{16'd0, axi_wdata[15:0] & mask[15:0]}", "{17'd0, axi_wdata[14:0] & mask[14:0]}"),
     "strobes are ignored": ("{8{axi_wstrb[3]}}", "8'hff"),
     "the limit reads without its page": ("shared_limit_word | 32'hfff", "shared_limit_word"),
