@@ -5,9 +5,9 @@
     python bench/system.py --cores 2 --layer conv2
     python bench/system.py --page          # also write docs/cores.json and docs/core-results.md
 
-Each core of the preset `core` has a part of the operation: samples, or for the gradient of weights filters. Memory
-transfers 16 bytes per cycle after a latency of 50 cycles. Each operation runs on one core, on the cluster without
-sharing, and on the cluster that reads the shared operand once. Results must equal PyTorch's.
+Each core of the preset `core` has a part of the operation: samples, or for the gradient of weights channels or filters.
+Memory transfers 16 bytes per cycle after a latency of 50 cycles. Each operation runs on one core, on several cores
+without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's.
 """
 
 import sys
@@ -38,7 +38,7 @@ from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.golden.core.golden_core import Memory
-from tensordash_sim.verify.verilated_cluster import VerilatedCluster
+from tensordash_sim.verify.verilated_multicore import VerilatedMulticore
 from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "cores.json"
@@ -46,12 +46,12 @@ PAGE = DOCS / "core-results.md"
 CORES = (2, 4)
 SAMPLES = 4
 """Samples of ResNet-50's layers, except for the gradient of weights."""
+LANES = 4
+"""Channels of a group."""
 IMAGE_BYTES = 1 << 22
 PAGE_BYTES = 4096
 PATIENCE = 0xFFFF
 """Cycles that a shared burst waits for the other cores."""
-SHARED = {"AxW": "W", "WxG": "W", "AxG": "A"}
-"""The operand that all cores read. The others are divided along their first axis, or G along its filters."""
 
 
 def larger_workloads(config: CoreConfig) -> Iterator[Workload]:
@@ -66,49 +66,56 @@ def larger_workloads(config: CoreConfig) -> Iterator[Workload]:
         yield each
 
 
+def divided(each: Workload, cores: int) -> str:
+    """Return the operand that is divided among the cores; all of them read the other one.
+
+    Samples are divided. The gradient of weights has the larger operand divided by channels, if it has enough of them.
+    """
+    if each.operation != "AxG":
+        return each.operation.replace("W", "").replace("x", "")
+    by_size = sorted("AG", key=lambda name: each.values[name].size, reverse=True)
+    return next(name for name in by_size if each.values[name].shape[1] % (cores * LANES) == 0)
+
+
 def part(each: Workload, core: int, cores: int) -> Workload:
     """Return the part of a workload that one of several cores executes."""
-    if each.operation != "AxG":
-        count = each.layer.samples // cores
-        chosen = slice(core * count, (core + 1) * count)
-        values = {name: value if name == "W" else value[chosen] for name, value in each.values.items()}
-        return replace(each, layer=replace(each.layer, samples=count), values=values)
-    count = each.layer.filters // cores
-    chosen = slice(core * count, (core + 1) * count)
-    values = {name: value[:, chosen] if name == "G" else value for name, value in each.values.items()}
-    return replace(each, layer=replace(each.layer, filters=count), values=values)
+    name = divided(each, cores)
+    axis = int(each.operation == "AxG")  # samples, or channels
+    values = {**each.values, name: np.array_split(each.values[name], cores, axis)[core]}
+    size = ("samples", "channels" if name == "A" else "filters")[axis]
+    layer = replace(each.layer, **{size: values[name].shape[axis]})
+    return replace(each, layer=layer, values=values)
 
 
-def run_parts(config: CoreConfig, parts: list[Workload], *, shares: bool) -> dict[str, Any]:
-    """Run the parts of a workload on a cluster, which reads the shared operand once or for each core."""
+def run_parts(config: CoreConfig, parts: list[Workload], shared: str, *, shares: bool) -> dict[str, Any]:
+    """Run the parts of a workload on several cores, which read the shared operand once or each on its own."""
     images = [TensorImage(config, Memory(IMAGE_BYTES), p.layer, p.operation, p.values) for p in parts]
     first = parts[0]
     space = IterationSpace(problem=Problem(layer=first.layer, operation=first.operation, rows=first.rows), core=config)
     tiling = best_tiling(space, images[0])
-    shared = SHARED[first.operation]
     memory, places, end = _place(images, shared)
     programs = [emit(schedule_tiling(space, tiling), each).descriptors for each in places]
     rings = []
     for program in programs:
         rings.append(end)
         end += -(-len(program) * 64 // PAGE_BYTES) * PAGE_BYTES
-    with VerilatedCluster(config, len(parts), end) as cluster:
-        cluster.memory[: len(memory)] = memory
+    with VerilatedMulticore(config, len(parts), end) as multicore:
+        multicore.memory[: len(memory)] = memory
         if shares:
             size = -(-_size(images[0], shared) // PAGE_BYTES) * PAGE_BYTES
-            cluster.share(places[0][shared], places[0][shared] + size, PATIENCE)
-        cluster.silence("")  # counts transfers from now on
-        runs = cluster.run_all(programs, rings)
+            multicore.share(places[0][shared], places[0][shared] + size, PATIENCE)
+        multicore.silence("")  # counts transfers from now on
+        runs = multicore.run_all(programs, rings)
         for core_run, workload, image, place in zip(runs, parts, images, places, strict=True):
             if core_run.outcome.error:
                 raise SystemExit(f"error {core_run.outcome.error} in descriptor {core_run.outcome.index}")
             begin, size = image.tensors["result"], _size(image, "result")
-            image.memory.bytes[begin : begin + size] = cluster.memory[place["result"] :][:size].tobytes()
+            image.memory.bytes[begin : begin + size] = multicore.memory[place["result"] :][:size].tobytes()
             if not np.array_equal(image.result(), expected(workload.layer, workload.operation, workload.values)):
                 raise SystemExit(f"{workload.name} {workload.operation} on {len(parts)} cores differs from PyTorch")
         cycles = max(core_run.cycles for core_run in runs)
         scheduled = sum(core_run.counters["scheduled"] for core_run in runs)
-        return {"cycles": cycles, "beats": cluster.moved["r"], "busy": round(scheduled / len(runs) / cycles, 3)}
+        return {"cycles": cycles, "beats": multicore.moved["r"], "busy": round(scheduled / len(runs) / cycles, 3)}
 
 
 def _size(image: TensorImage, name: str) -> int:
@@ -144,7 +151,8 @@ def measure(config: CoreConfig, each: Workload, counts: list[int]) -> dict[str, 
     figures: dict[str, Any] = {}
     for cores in counts:
         parts = [part(each, core, cores) for core in range(cores)]
-        apart, together = (run_parts(config, parts, shares=shares) for shares in (False, True))
+        (shared,) = each.values.keys() - {divided(each, cores)}
+        apart, together = (run_parts(config, parts, shared, shares=shares) for shares in (False, True))
         figures[str(cores)] = {
             **together,
             "one_core_cycles": one.cycles,

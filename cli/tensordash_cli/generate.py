@@ -26,7 +26,7 @@ __all__ = ["command"]
     type=click.IntRange(1, MAX_CORES),
     default=1,
     show_default=True,
-    help="Add a cluster of several cores at one memory port: NAME_cluster.v.",
+    help="Add several cores at one memory port: NAME_multicore.v.",
 )
 @json_option
 def command(

@@ -18,7 +18,7 @@ __all__ = ["MAX_CORES", "CoreConfig"]
 MAX_GROUPS = 1 << 16
 """Descriptors address groups in 16 bits."""
 MAX_CORES = 16
-"""Cores of the largest cluster."""
+"""Maximum number of cores at one memory port."""
 MAX_LAYOUT_GROUPS = 2
 MAX_PROT = 7
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)

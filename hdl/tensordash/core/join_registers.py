@@ -1,4 +1,4 @@
-"""Join registers: which reads the cores of a cluster share."""
+"""Join registers: which reads several cores share."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib.wiring import In, Out

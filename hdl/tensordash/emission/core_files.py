@@ -8,12 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ..configuration.core_config import CoreConfig
-from ..core.cluster import Cluster
 from ..core.core import Core
+from ..core.multicore import Multicore
 from ..memory.memory import Memory
 from ..version import __version__
 from .c_header import c_header, device_tree_files, driver_files
-from .cluster_files import cluster_files
 from .constraints import constraints
 from .fusesoc import core_of_core
 from .head import check_prefix, head
@@ -21,6 +20,7 @@ from .interfaces.buses import Port
 from .interfaces.files import core_interface_files
 from .library import Library, ports
 from .librelane import librelane
+from .multicore_files import multicore_files
 from .port_table import describe_port, port_table
 from .waivers import waivers
 
@@ -44,8 +44,8 @@ def render_core(
     bench : mapping of str to str
         Files of a testbench from `tensordash_sim.verify.core_testbench.render_core_testbench`.
     cores : int
-        With 2 to 16, files of a cluster of this many cores are added: ``PREFIX_cluster.v`` (its top), and those of
-        `cluster_files`.
+        With 2 to 16, files of this many cores at one memory port are added: ``PREFIX_multicore.v`` (the top), and
+        those of `multicore_files`.
 
     Returns
     -------
@@ -75,10 +75,10 @@ def render_core(
         + memories,
     }
     partly_unused = {name: library.partly_unused_of(names) for name, names in modules.items()}
-    of_cluster: dict[str, str] = {}
+    of_multicore: dict[str, str] = {}
     if cores != 1:
-        name = f"{prefix}_cluster.v"
-        verilog[name], partly_unused[name], of_cluster = cluster_files(library, config, cores, prefix)
+        name = f"{prefix}_multicore.v"
+        verilog[name], partly_unused[name], of_multicore = multicore_files(library, config, cores, prefix)
     found = {name: {**each} for name, each in ports(library.blocks[top]).items()}
     rows = [(port.name, port.direction, port.bits) for port in core_ports(config)]
     memory_list = _memories(library, top, rest)
@@ -89,7 +89,7 @@ def render_core(
         f"{prefix}.core": core_of_core(prefix, config.digest, bench),
         f"{prefix}_core.sdc": constraints(top, rows, kind="core"),
         f"{prefix}_librelane.yaml": librelane(
-            f"{prefix}_librelane.yaml", top, verilog, f"{prefix}_core.sdc", memory_list
+            f"{prefix}_librelane.yaml", top, modules, f"{prefix}_core.sdc", memory_list
         ),
         f"{prefix}_ports.md": core_port_table(config, prefix),
         f"{prefix}.h": c_header(config, prefix),
@@ -109,18 +109,18 @@ def render_core(
         )
         + "\n",
         **core_interface_files(config, prefix, core_ports(config)),
-        **of_cluster,
+        **of_multicore,
         **bench,
     }
 
 
 def core_verilog(config: CoreConfig, cores: int = 1) -> str:
-    """Return the Verilog of a core, or of a cluster of several cores, in one text, memories included.
+    """Return the Verilog of a core, or of several at one memory port, in one text, memories included.
 
-    Its top is ``tensordash_core`` or ``tensordash_cluster``.
+    Its top is ``tensordash_core`` or ``tensordash_multicore``.
     """
     library = Library()
-    library.module(Core(config) if cores == 1 else Cluster(config, cores))
+    library.module(Core(config) if cores == 1 else Multicore(config, cores))
     return library.verilog()
 
 

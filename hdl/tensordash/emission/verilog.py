@@ -145,6 +145,8 @@ def generate(
         The files written. Each is complete or missing.
     """
     if isinstance(config, TileConfig):
+        if cores != 1:
+            raise ValueError(f"cores must be 1 for a tile, not {cores}")
         return write_files(Path(path), render(config, prefix, bench))
     return write_files(Path(path), render_core(config, prefix, bench, cores))
 

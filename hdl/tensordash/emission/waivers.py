@@ -16,6 +16,10 @@ MEMORIES = """\
 // All memories in one file, which a file with macros can replace.
 lint_off -rule DECLFILENAME -file "*{prefix}_memories.v"
 """
+MULTICORE = """\
+// What several cores have in addition.
+lint_off -rule DECLFILENAME -file "*{prefix}_multicore.v"
+"""
 
 QUANTISER = """\
 // A quantiser with its converters and random bits.
@@ -68,5 +72,6 @@ def waivers(prefix: str, texts: Mapping[str, str], partly_unused: Mapping[str, I
                 lines.append(f'// {reason}\nlint_off -rule UNOPTFLAT -file "*{file}" -match "*{match}"')
     head = HEAD.format(prefix=prefix, what="core" if memories else "tile")
     head += MEMORIES.format(prefix=prefix) * memories
+    head += MULTICORE.format(prefix=prefix) * (f"{prefix}_multicore.v" in texts)
     head += QUANTISER.format(prefix=prefix) * (f"{prefix}_block_quantiser.v" in texts)
     return head + "".join(f"{line}\n" for line in lines)

@@ -57,7 +57,7 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
 )
 """Result and argument types of the library's functions."""
 CORE = "tensordash_core"
-CLUSTER = "tensordash_cluster"
+MULTICORE = "tensordash_multicore"
 HARNESS = Path(__file__).with_name("core_harness.cpp")
 SHARED = ("pe", "row_scheduler", "staging_ring", "result_pipeline")
 """Modules with many instances in a core: Verilator shares their code between instances, which saves CPU cache."""
@@ -99,7 +99,7 @@ class VerilatedError(TensorDashError, RuntimeError):
 
 @cache
 def verilog_of(config: CoreConfig, cores: int = 1) -> str:
-    """Return the Verilog emitted for a core, or for a cluster of several cores."""
+    """Return the Verilog emitted for a core, or for several at one memory port."""
     return core_verilog(config, cores)
 
 
@@ -124,7 +124,7 @@ def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: boo
     Parameters
     ----------
     verilog : str
-        The core's Verilog, whose top is ``tensordash_core`` or ``tensordash_cluster``.
+        The core's Verilog, whose top is ``tensordash_core`` or ``tensordash_multicore``.
     folder : Path
         An existing folder.
     quick, waves : bool
@@ -148,7 +148,7 @@ def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: boo
 def core_states(verilog: str) -> tuple[CoreState, ...]:
     """Return the state registers: soft reset (the first bit), error, busy units, and all state machines.
 
-    Registers that the Verilog lacks are omitted; a hand-written core may have none. Those of a cluster are omitted.
+    Registers that the Verilog lacks are omitted; a hand-written core may have none. Those of a multicore are omitted.
     """
     if _top(verilog) != CORE:
         return ()
@@ -181,8 +181,8 @@ def core_states(verilog: str) -> tuple[CoreState, ...]:
 
 
 def _top(verilog: str) -> str:
-    """Return the name of the top: a cluster's, or a core's."""
-    return CLUSTER if re.search(rf"^module {CLUSTER}\b", verilog, flags=re.MULTILINE) else CORE
+    """Return the name of the top: a multicore's, or a core's."""
+    return MULTICORE if re.search(rf"^module {MULTICORE}\b", verilog, flags=re.MULTILINE) else CORE
 
 
 def _hints(verilog: str) -> str:

@@ -78,7 +78,7 @@ class Channel:
 @cocotb.test()
 async def random_accesses(dut) -> None:
     """Read and write at the same time at all ports, beyond the last port, and at addresses without a register."""
-    job, random, pins = start_bench(dut, "cluster registers")
+    job, random, pins = start_bench(dut, "multicore registers")
     ports, bits = job.options["ports"], job.config.address_bits
     model = Model(ports, bits)
     writes, reads = Channel(pins, random, ("aw", "w"), "b"), Channel(pins, random, ("ar",), "r")

@@ -1,4 +1,4 @@
-"""Fast simulation of a cluster's Verilog: several cores and one memory."""
+"""Fast simulation of the Verilog of several cores at one memory port."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from tensordash.movers.axi import PAGE
 from .core_library import VerilatedError, verilog_of
 from .verilated_core import STOP_CHECK_CYCLES, CoreRun, VerilatedCore
 
-__all__ = ["VerilatedCluster"]
+__all__ = ["VerilatedMulticore"]
 
 
-class VerilatedCluster(VerilatedCore):
+class VerilatedMulticore(VerilatedCore):
     """Several simulated cores and a memory. Methods of `VerilatedCore` act on the core that `select` chose.
 
     Parameters

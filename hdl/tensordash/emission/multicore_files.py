@@ -1,21 +1,21 @@
-"""Files that a cluster of several cores adds to the files of a core."""
+"""Files that a multicore of several cores adds to the files of a core."""
 
 from ..configuration.core_config import CoreConfig
 from ..configuration.registers import ADDRESS_BITS
-from ..core.cluster import Cluster
 from ..core.join_registers import JOIN_REGISTERS
+from ..core.multicore import Multicore
 from .constraints import constraints
 from .head import head
 from .library import Library, ports
 from .port_table import port_table
 
-__all__ = ["cluster_files"]
+__all__ = ["multicore_files"]
 
 
-def cluster_files(
+def multicore_files(
     library: Library, config: CoreConfig, cores: int, prefix: str
 ) -> tuple[str, tuple[str, ...], dict[str, str]]:
-    """Return the Verilog of a cluster, its signals with unused bits, and its other files by name.
+    """Return the Verilog of a multicore, its signals with unused bits, and its other files by name.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def cluster_files(
     Returns
     -------
     str, tuple of str, dict of str to str
-        ``PREFIX_cluster.v``; signals; ``PREFIX_cluster.sdc``, ``PREFIX_cluster_ports.md``, ``PREFIX_cluster.h``.
+        ``PREFIX_multicore.v``; signals; constraints, a table of ports and a C header, named like it.
 
     Raises
     ------
@@ -39,24 +39,24 @@ def cluster_files(
         If `cores` is out of range.
     """
     of_core = set(library.texts)
-    cluster = Cluster(config, cores)
-    top, _ = library.module(cluster)
+    multicore = Multicore(config, cores)
+    top, _ = library.module(multicore)
     names = [name for name in library.texts if name not in of_core]
     text = head(config, f"Top: {top}, {cores} cores at one memory port.") + library.verilog_of(names)
-    rows = [(name, each["direction"], each["width"]) for name, each in ports(cluster).items()]
+    rows = [(name, each["direction"], each["width"]) for name, each in ports(multicore).items()]
     others = {
-        f"{prefix}_cluster.sdc": constraints(top, rows, kind="core"),
-        f"{prefix}_cluster_ports.md": f"`{top}`\n\n" + port_table("cluster", rows, ""),
-        f"{prefix}_cluster.h": _header(cores, prefix),
+        f"{prefix}_multicore.sdc": constraints(top, rows, kind="core"),
+        f"{prefix}_multicore_ports.md": f"`{top}`\n\n" + port_table("multicore", rows, ""),
+        f"{prefix}_multicore.h": _header(cores, prefix),
     }
     return text, library.partly_unused_of(names), others
 
 
 def _header(cores: int, prefix: str) -> str:
     """Return a C header with the places of the registers."""
-    macro = f"{prefix.upper()}_CLUSTER"
+    macro = f"{prefix.upper()}_MULTICORE"
     lines = [
-        f"/* Registers of {prefix}_cluster: those of core k begin at k * {macro}_STRIDE. */",
+        f"/* Registers of {prefix}_multicore: those of core k begin at k * {macro}_STRIDE. */",
         f"#ifndef {macro}_H",
         f"#define {macro}_H",
         f"#define {macro}_CORES {cores}",

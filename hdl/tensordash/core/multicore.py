@@ -1,4 +1,4 @@
-"""Cluster: several cores that share one memory port, and read once what all of them read."""
+"""Multicore: several cores that share one memory port, and read once what all of them read."""
 
 from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
@@ -11,10 +11,10 @@ from .core import Core
 from .join_registers import JoinRegisters
 from .register_switch import RegisterSwitch
 
-__all__ = ["Cluster"]
+__all__ = ["Multicore"]
 
 
-class Cluster(Block):
+class Multicore(Block):
     """Several cores of one configuration. Each executes its own program.
 
     Registers of core k begin at byte 4096 * k, and those of `JoinRegisters` at 4096 times the number of cores.
