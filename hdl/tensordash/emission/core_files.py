@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..configuration.core_config import CoreConfig
+from ..configuration.core_config import MAX_CORES, CoreConfig
+from ..configuration.parameters import require_int
 from ..core.core import Core
 from ..core.multicore import Multicore
 from ..memory.memory import Memory
@@ -60,6 +61,7 @@ def render_core(
         bench's.
     """
     check_prefix(prefix)
+    require_int("cores", cores, 1, MAX_CORES)
     library = Library(prefix)
     top, _ = library.module(Core(config))
     modules = {

@@ -32,11 +32,6 @@ def multicore_files(
     -------
     str, tuple of str, dict of str to str
         ``PREFIX_multicore.v``; signals; constraints, a table of ports and a C header, named like it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `cores` is out of range.
     """
     of_core = set(library.texts)
     multicore = Multicore(config, cores)

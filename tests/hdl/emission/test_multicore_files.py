@@ -77,7 +77,7 @@ def test_verilator_has_no_warnings(folder: Path):
 
 @pytest.mark.parametrize("cores", [0, 17, True])
 def test_numbers_of_cores_that_are_refused(tmp_path: Path, cores):
-    with pytest.raises((TypeError, ValueError), match="cores must be an integer from 2 to 16, not"):
+    with pytest.raises((TypeError, ValueError), match="cores must be an integer from 1 to 16, not"):
         generate(CONFIG, tmp_path / "out", cores=cores)
     assert not (tmp_path / "out").exists()
 
