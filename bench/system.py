@@ -87,8 +87,13 @@ def part(each: Workload, core: int, cores: int) -> Workload:
     return replace(each, layer=layer, values=values)
 
 
-def run_parts(config: CoreConfig, parts: list[Workload], shared: str, *, shares: bool) -> dict[str, Any]:
-    """Run the parts of a workload on several cores, which read the shared operand once or each on its own."""
+def run_parts(
+    config: CoreConfig, parts: list[Workload], shared: str, *, shares: bool, quick: bool = False
+) -> dict[str, Any]:
+    """Run the parts of a workload on several cores, which read the shared operand once or each on its own.
+
+    With `quick`, the Verilog is built faster and runs slower.
+    """
     images = [TensorImage(config, Memory(IMAGE_BYTES), p.layer, p.operation, p.values) for p in parts]
     first = parts[0]
     space = IterationSpace(problem=Problem(layer=first.layer, operation=first.operation, rows=first.rows), core=config)
@@ -99,7 +104,7 @@ def run_parts(config: CoreConfig, parts: list[Workload], shared: str, *, shares:
     for program in programs:
         rings.append(end)
         end += -(-len(program) * 64 // PAGE_BYTES) * PAGE_BYTES
-    with VerilatedMulticore(config, len(parts), end) as multicore:
+    with VerilatedMulticore(config, len(parts), end, quick=quick) as multicore:
         multicore.memory[: len(memory)] = memory
         if shares:
             size = -(-_size(images[0], shared) // PAGE_BYTES) * PAGE_BYTES
