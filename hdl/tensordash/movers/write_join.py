@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block, placed
 from ..one_hot import one_hot_mux
 from .axi import AxiWriteSignature
-from .read_join import number_bits, round_robin
+from .read_join import choose_least_recent, number_bits
 from .turn_queue import TurnQueue
 
 __all__ = ["WriteJoin"]
@@ -68,7 +68,7 @@ class WriteJoin(Block):
             free.eq((~axi.awvalid | axi.awready) & ~queue.full),
             taken.eq(free & valid.any()),
         ]
-        chosen = round_robin(m, valid, taken)
+        chosen = choose_least_recent(m, valid, taken)
         with m.If(axi.awready):
             m.d.sync += axi.awvalid.eq(0)
         with m.If(taken):
@@ -90,12 +90,11 @@ class WriteJoin(Block):
             axi.bready.eq(Cat(core.bready for core in self.cores).all()),
         ]
         for k, core in enumerate(self.cores):
-            others = Cat(other.bready for j, other in enumerate(self.cores) if j != k)
             m.d.comb += [
                 core.awready.eq(taken & chosen[k]),
                 core.wready.eq(axi.wready & sender[k]),
                 core.bid.eq(0),
                 core.bresp.eq(axi.bresp),
-                core.bvalid.eq(axi.bvalid & (axi.bid[1:] == k) & others.all()),
+                core.bvalid.eq(axi.bvalid & axi.bready & (axi.bid[1:] == k)),
             ]
         return m
