@@ -45,12 +45,13 @@ class Join(Block):
     def __init__(self, config: CoreConfig, cores: int) -> None:
         if not isinstance(config, CoreConfig):
             raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        id_bits = 1 + number_bits(cores)
         self.config = config
         bus = {"data_bits": config.axi_bits, "address_bits": config.address_bits}
         super().__init__(
             {
                 "s_axi": In(Axi4Signature(**bus, id_bits=1)).array(cores),
-                "m_axi": Out(Axi4Signature(**bus, id_bits=1 + number_bits(cores))),
+                "m_axi": Out(Axi4Signature(**bus, id_bits=id_bits)),
                 "shared": In(bounds_layout(config.address_bits)),
                 "patience": In(PATIENCE_BITS),
             }

@@ -43,7 +43,7 @@ class ReadJoin(Block):
 
     Bursts of tensors (ID 1) within `shared` wait until every core offers a burst with the same address and length. If
     no such burst begins for `patience` cycles while one waits, it is read for the cores that offer it. Other bursts do
-    not wait, except behind a waiting burst of their core. Among several bursts, the one of the core
+    not wait, except while an earlier burst of their core does. Among several bursts, the one of the core
     that was served least recently is read first.
 
     A beat is offered and transferred only while all cores are ready: `rready` depends on nothing that memory drives,
@@ -82,6 +82,7 @@ class ReadJoin(Block):
     """
 
     def __init__(self, *, cores: int, data_bits: int, address_bits: int, outstanding: int = 64) -> None:
+        id_bits = 1 + number_bits(cores)
         self.number = cores
         self._queue = TurnQueue(cores=cores, places=require_int("outstanding", outstanding, 2, 256))
         self._skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
@@ -89,7 +90,7 @@ class ReadJoin(Block):
         super().__init__(
             {
                 "cores": In(AxiReadSignature(**bus, id_bits=1)).array(cores),
-                "axi": Out(AxiReadSignature(**bus, id_bits=1 + number_bits(cores))),
+                "axi": Out(AxiReadSignature(**bus, id_bits=id_bits)),
                 "shared": In(bounds_layout(address_bits)),
                 "patience": In(PATIENCE_BITS),
             }

@@ -45,13 +45,14 @@ class WriteJoin(Block):
     """
 
     def __init__(self, *, cores: int, data_bits: int, address_bits: int) -> None:
+        id_bits = 1 + number_bits(cores)
         self.number = cores
         self._queue = TurnQueue(cores=cores, places=QUEUED)
         bus = {"data_bits": data_bits, "address_bits": address_bits}
         super().__init__(
             {
                 "cores": In(AxiWriteSignature(**bus, id_bits=1)).array(cores),
-                "axi": Out(AxiWriteSignature(**bus, id_bits=1 + number_bits(cores))),
+                "axi": Out(AxiWriteSignature(**bus, id_bits=id_bits)),
             }
         )
 

@@ -70,7 +70,9 @@ async def random_bursts(dut, patience: int, way: tuple) -> None:
             model.observe()
         if part == "join":
             for channel in ("ar", "aw"):
-                values = [pins.read(f"m_axi_{channel}{name}") for name in ("size", "burst", "lock", "cache", "prot", "qos")]
+                values = [
+                    pins.read(f"m_axi_{channel}{name}") for name in ("size", "burst", "lock", "cache", "prot", "qos")
+                ]
                 assert values == [(bits // 8).bit_length() - 1, 1, 0, config.axi_cache, config.axi_prot, 0]
         await pins.tick()
     assert all(model.idle and memory.idle for model, memory in sides), "transfers do not end"

@@ -148,7 +148,7 @@ class ReadModel(_Model):
         """Discard all transfers."""
         super().reset()
         self.places = [0] * len(self.cores)  # bursts of the sequence that each core has begun
-        self.common: Burst | None = None  # the next burst of the sequence
+        self.common = self.random_burst(1)  # the newest burst of the sequence
         self.quiet = 0  # cycles that a shared burst has waited while none began
         self.tensors = 0  # outstanding bursts of tensors
         # Data by core and ID: bytes, None for an error, and whether it is the last beat.
@@ -161,23 +161,20 @@ class ReadModel(_Model):
         return not (any(self.offers) or self.taken or any(queue for each in self.expected for queue in each))
 
     def _next(self, core: int) -> Burst:
-        random, draw = self.random, self.random.random()
-        if min(self.places) == max(self.places) and draw < 0.5:
-            self.common = self.random_burst(1)
-        if self.common and (draw < 0.5 or self.places[core] < max(self.places)) and draw < 0.8:
-            self.places[core] = max(self.places) if self.places[core] < max(self.places) else self.places[core] + 1
+        random, draw, newest = self.random, self.random.random(), max(self.places)
+        if draw < 0.45 and (self.places[core] < newest or min(self.places) == newest):
+            if self.places[core] == newest:
+                self.common = self.random_burst(1)
+            self.places[core] += 1
             return self.common
-        if self.common and draw < 0.9:  # a burst that differs in one field, or in one bit of its address
-            number, address, beats = self.common
-            flipped = address ^ 1 << random.randrange(self.size.bit_length() - 1, self.address_bits)
-            return random.choice(
-                [
-                    Burst(0, address, beats),
-                    Burst(1, address, (beats - 1 ^ 1 << random.randrange(8)) + 1),
-                    *[Burst(number, flipped, beats)] * 3,
-                ]
-            )
-        return self.random_burst(random.randint(0, 1))
+        if draw > 0.8:
+            return self.random_burst(random.randint(0, 1))
+        # A burst that differs from the newest of the sequence in one field, or in one bit.
+        _, address, beats = self.common
+        lowest, top = self.size.bit_length() - 1, self.address_bits - 1
+        flipped = address ^ 1 << random.choice([lowest, top, random.randint(lowest, top)])
+        longer = (beats - 1 ^ 1 << random.choice([7, random.randrange(8)])) + 1
+        return random.choice([Burst(0, address, beats), Burst(1, address, longer), Burst(1, flipped, beats)])
 
     def _is_valid(self, burst: Burst) -> bool:
         return burst.address % PAGE + burst.beats * self.size <= PAGE
