@@ -43,8 +43,8 @@ class ReadJoin(Block):
 
     Bursts of tensors (ID 1) within `shared` wait until every core offers a burst with the same address and length. If
     no such burst begins for `patience` cycles while one waits, it is read for the cores that offer it. Other bursts do
-    not wait, except while an earlier burst of their core does. Among several bursts, the one of the core
-    that was served least recently is read first.
+    not wait, except while an earlier burst of their core does. Of several bursts, the join chooses the core whose
+    burst it chose least recently.
 
     A beat is offered and transferred only while all cores are ready: `rready` depends on nothing that memory drives,
     and no beat waits at a core. The cores of a burst take each beat in the same cycle.

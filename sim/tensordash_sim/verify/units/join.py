@@ -37,12 +37,13 @@ async def random_bursts(dut, patience: int, way: tuple) -> None:
     reader = ReadModel(pins, random, contents[0], **shape, outstanding=outstanding, patience=patience)
     writer = WriteModel(pins, random, contents[1], **shape)
     timing: dict[str, Any] = {"latency": (0, latency), "pause": pause, "outstanding": SIZE, "bits": bits, "ids": True}
+    timing["prefix"] = prefixes[-1]
     # Reads and writes have memories of their own, since their order is undefined.
-    sides = [
-        (model, AxiMemory(pins, random, model.content, prefix=prefixes[-1], **timing, **{channel: True}))
-        for channel, model in (("reads", reader), ("writes", writer))
-        if part in (channel, "join")
-    ]
+    sides: list[tuple[ReadModel | WriteModel, AxiMemory]] = []
+    if part != "writes":
+        sides.append((reader, AxiMemory(pins, random, contents[0], reads=True, **timing)))
+    if part != "reads":
+        sides.append((writer, AxiMemory(pins, random, contents[1], writes=True, **timing)))
     bounds = [(0, (1 << address_bits) - 1), random.choice([random_bounds(random, contents[0]), (1 << address_bits, 0)])]
     cycles = round(1600 * job.effort)
     for cycle in range(cycles + DRAIN_CYCLES):

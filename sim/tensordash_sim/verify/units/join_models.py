@@ -100,9 +100,9 @@ class _Model:
         is_taken = self.pin(None, f"{channel}valid") and self.pin(None, f"{channel}ready")
         if self.pin(None, f"{channel}valid"):
             number, address, length = (self.pin(None, channel + name) for name in ("id", "addr", "len"))
-            burst = Burst(number, address, length + 1)
-            assert self.taken, f"{where}{burst} is offered to memory, but no core offered it"
-            assert burst == self.taken[0], f"{where}{burst} is offered to memory, not {self.taken[0]}"
+            sent = Burst(number, address, length + 1)
+            assert self.taken, f"{where}{sent} is offered to memory, but no core offered it"
+            assert sent == self.taken[0], f"{where}{sent} is offered to memory, not {self.taken[0]}"
         assert len(self.taken) == self.pin(None, f"{channel}valid"), f"{where}{self.taken} is not offered to memory"
         if is_taken:
             self.taken.popleft()
