@@ -92,6 +92,7 @@ QUICK_CORE_PROOFS = (
     "binned_bias-core-bf16",
     "integer_adder-core-int8",
     "integer_converter-core-int8",
+    "join-core",
 )
 CASES += [
     pytest.param(
@@ -147,6 +148,7 @@ REFUTED_CORE_CLAIMS = (
     "nothing_else_has_digits",
     "results_saturate",
     "the_total_is_the_sum",
+    "beats_answer_the_oldest_burst",
 )
 BROKEN_VARIANTS += [
     pytest.param(

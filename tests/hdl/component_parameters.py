@@ -22,8 +22,13 @@ from tensordash.arithmetic.product_sum import ProductSum
 from tensordash.arithmetic.rounder import Rounder
 from tensordash.arithmetic.sum_adder import SumAdder
 from tensordash.configuration.connectivity import PAPER_OPTIONS
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
+from tensordash.movers.join import Join
+from tensordash.movers.read_join import ReadJoin
+from tensordash.movers.turn_queue import TurnQueue
+from tensordash.movers.write_join import WriteJoin
 from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.staging_buffer import StagingBuffer
@@ -93,4 +98,8 @@ RIGHT = {
     OperandMux: {"width": 16, "connectivity": PAPER},
     ScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
     SelfScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
+    TurnQueue: {"cores": 3, "places": 2},
+    ReadJoin: {"cores": 3, "data_bits": 64, "address_bits": 32},
+    WriteJoin: {"cores": 3, "data_bits": 64, "address_bits": 32},
+    Join: {"config": CoreConfig(), "cores": 2},
 }

@@ -10,6 +10,8 @@ from tensordash.configuration.connectivity import PAPER_OPTIONS
 from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash.emission.verilog import members
 from tensordash.layouts import FixedPoint
+from tensordash.movers.join import Join
+from tensordash.movers.turn_queue import TurnQueue
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.row_scheduler import RowScheduler
 from tensordash.schedule.scheduler import Scheduler
@@ -142,6 +144,7 @@ def test_ports_of_a_non_power_of_two_tile():
                 "wrong": 1,
             },
         ),
+        (TurnQueue(cores=3, places=2), {"added": 3, "adds": 1, "leaves": 1, "first": 3, "full": 1}),
         (OperandMux(width=16, connectivity=PAPER), {"window": 256, "select": 32, "operands": 64}),
         (
             Transposer(width=16, lanes=4),
@@ -195,6 +198,17 @@ def test_ports_of_a_non_power_of_two_tile():
 )
 def test_widths(block, expected):
     assert {name: width for name, (_, width) in ports(block).items()} == expected
+
+
+@pytest.mark.parametrize(("cores", "id_bits"), [(2, 2), (3, 3), (4, 3), (5, 4), (16, 5)])
+def test_a_join_has_a_port_for_each_core_and_ids_for_all(cores, id_bits):
+    found = ports(Join(**RIGHT[Join] | {"cores": cores}))
+    assert {name for name in found if name.endswith("_arvalid")} == {
+        "m_axi_arvalid",
+        *(f"s_axi_{k}_arvalid" for k in range(cores)),
+    }
+    assert (found["m_axi_arid"], found["m_axi_bid"]) == (("out", id_bits), ("in", id_bits))
+    assert (found["s_axi_0_arid"], found["patience"], found["shared"]) == (("in", 1), ("in", 16), ("in", 28 + 29))
 
 
 @pytest.mark.parametrize(("limit", "bits"), [(1, 1), (2, 2), (3, 2), (4, 3), (6, 3), (7, 3), (8, 4)])

@@ -21,6 +21,7 @@ from . import (
     integer_adder,
     integer_converter,
     interrupts,
+    join,
     layout,
     load_bounds,
     multiplier,
@@ -90,5 +91,6 @@ CORE_PROOFS = (
     layout.PROOF,
     pair_layout.PROOF,
     stream_feed.PROOF,
+    join.PROOF,
 )
-"""All proofs of a core without its tile."""
+"""All proofs of a core without its tile, and of what joins several cores."""

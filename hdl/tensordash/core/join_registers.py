@@ -19,7 +19,8 @@ class JoinRegisters(Block):
     """Registers of a join. All are 0 after reset. Other addresses read as 0, and writes there have no effect.
 
     Bits 11..0 of `shared_base` read as 0, those of `shared_limit` as 1: whole pages are shared. With a base above the
-    limit nothing is shared.
+    limit nothing is shared. `expired` sets `patience` to 0, also in the cycle of a write: cores do not wait for each
+    other from then on.
 
     Timing: as in `Registers`.
 
@@ -32,7 +33,7 @@ class JoinRegisters(Block):
     -------
     axi : In(AxiLiteSignature)
         The port.
-    shared : Out(bounds_layout), patience : Out(16)
+    shared : Out(bounds_layout), patience : Out(16), expired : In(1)
         As in `ReadJoin`.
 
     Source: docs/integration.md, "Several cores"; AMBA AXI Protocol (IHI 0022), "AMBA AXI4-Lite".
@@ -45,6 +46,7 @@ class JoinRegisters(Block):
                 "axi": In(AxiLiteSignature(address_bits=ADDRESS_BITS)),
                 "shared": Out(bounds_layout(address_bits)),
                 "patience": Out(PATIENCE_BITS),
+                "expired": In(1),
             }
         )
 
@@ -80,6 +82,8 @@ class JoinRegisters(Block):
             writable &= ~page if name in ("shared_base", "shared_limit") else -1
             with m.If(taken & (axi.awaddr[2:] == k)):
                 m.d.sync += word.eq((word & ~mask) | (axi.wdata & mask & writable))
+        with m.If(self.expired):
+            m.d.sync += words["patience"].eq(0)
         base, limit = (Cat(words[name], words[f"{name}_high"]) for name in ("shared_base", "shared_limit"))
         m.d.comb += [
             self.shared.base.eq(base[PAGE_BITS : self.address_bits]),

@@ -67,7 +67,11 @@ class Multicore(Block):
         wiring.connect(m, join.m_axi, wiring.flipped(self.m_axi))
         *ports, last = switch.ports
         wiring.connect(m, last, self.registers.axi)
-        m.d.comb += [join.shared.eq(self.registers.shared), join.patience.eq(self.registers.patience)]
+        m.d.comb += [
+            join.shared.eq(self.registers.shared),
+            join.patience.eq(self.registers.patience),
+            self.registers.expired.eq(join.expired),
+        ]
         for core, port, memory in zip(self.cores, ports, join.s_axi, strict=True):
             wiring.connect(m, port, core.s_axi)
             wiring.connect(m, core.m_axi, memory)

@@ -31,7 +31,7 @@ class Join(Block):
         The cores' memory ports.
     m_axi : Out(Axi4Signature)
         To memory. Its IDs have one bit more than a core's number.
-    shared, patience
+    shared, patience, expired
         As in `ReadJoin`.
 
     Raises
@@ -39,20 +39,22 @@ class Join(Block):
     TypeError, ValueError
         For a parameter out of range.
 
-    Source: docs/system.md, "Several cores".
+    Source: docs/integration.md, "Several cores".
     """
 
     def __init__(self, config: CoreConfig, cores: int) -> None:
         if not isinstance(config, CoreConfig):
             raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        id_bits = 1 + number_bits(cores)
         self.config = config
         bus = {"data_bits": config.axi_bits, "address_bits": config.address_bits}
         super().__init__(
             {
                 "s_axi": In(Axi4Signature(**bus, id_bits=1)).array(cores),
-                "m_axi": Out(Axi4Signature(**bus, id_bits=1 + number_bits(cores))),
+                "m_axi": Out(Axi4Signature(**bus, id_bits=id_bits)),
                 "shared": In(bounds_layout(config.address_bits)),
                 "patience": In(PATIENCE_BITS),
+                "expired": Out(1),
             }
         )
         self.reads = ReadJoin(cores=cores, **bus)
@@ -64,7 +66,11 @@ class Join(Block):
         m.submodules.reads = placed(self.reads, platform)
         m.submodules.writes = placed(self.writes, platform)
         m.d.comb += fixed(self.m_axi, prot=self.config.axi_prot, cache=self.config.axi_cache)
-        m.d.comb += [self.reads.shared.eq(self.shared), self.reads.patience.eq(self.patience)]
+        m.d.comb += [
+            self.reads.shared.eq(self.shared),
+            self.reads.patience.eq(self.patience),
+            self.expired.eq(self.reads.expired),
+        ]
         for part in (self.reads, self.writes):
             self._connect(m, part.axi, self.m_axi)
             for inner, outer in zip(part.cores, self.s_axi, strict=True):

@@ -1,6 +1,6 @@
 """Read join: the read channels of several cores at one AXI4 port, and bursts that all cores share."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
@@ -10,7 +10,7 @@ from .axi import AxiReadSignature, bounds_layout
 from .bursts import within_bounds
 from .turn_queue import TurnQueue
 
-__all__ = ["PATIENCE_BITS", "ReadJoin", "number_bits", "round_robin"]
+__all__ = ["PATIENCE_BITS", "ReadJoin", "choose_least_recent", "number_bits"]
 
 PATIENCE_BITS = 16
 
@@ -20,14 +20,21 @@ def number_bits(cores: int) -> int:
     return (require_int("cores", cores, 2, MAX_CORES) - 1).bit_length()
 
 
-def round_robin(m: Module, requests: Value, taken: Value) -> Signal:
-    """Choose one request: the next one after the last that was taken. Return the choice as one bit of each request."""
-    passed = Signal(len(requests))  # requests up to the last one that was taken
-    chosen = Signal(len(requests))
-    later = requests & ~passed
-    m.d.comb += chosen.eq(Mux(later.any(), later & (~later + 1), requests & (~requests + 1)))
-    with m.If(taken):
-        m.d.sync += passed.eq(chosen | (chosen - 1))
+def choose_least_recent(m: Module, requests: Value, taken: Value) -> Signal:
+    """Choose the request that was taken least recently. Return the choice as one bit of each request.
+
+    A request that cannot be chosen in some cycles still moves ahead of those that are taken. So none starves.
+    """
+    count = len(requests)
+    chosen = Signal(count)
+    blocked: list[Value] = [Const(0)] * count
+    for k in range(count):
+        for j in range(k):
+            later = Signal(name=f"later_{j}_{k}")  # request j was taken later than request k
+            blocked[j] |= requests[k] & later
+            blocked[k] |= requests[j] & ~later
+            m.d.sync += later.eq(Mux(taken & (chosen[j] | chosen[k]), chosen[j], later))
+    m.d.comb += chosen.eq(requests & ~Cat(blocked))
     return chosen
 
 
@@ -36,10 +43,11 @@ class ReadJoin(Block):
 
     Bursts of tensors (ID 1) within `shared` wait until every core offers a burst with the same address and length. If
     no such burst begins for `patience` cycles while one waits, it is read for the cores that offer it. Other bursts do
-    not wait, except behind a waiting burst of their core. Requests are chosen in turn.
+    not wait, except while an earlier burst of their core does. Of several bursts, the join chooses the core whose
+    burst it chose least recently.
 
-    A beat is transferred only while all cores are ready, as in `ReadArbiter`: `rready` depends on nothing that memory
-    drives. The cores of a burst take each beat in the same cycle.
+    A beat is offered and transferred only while all cores are ready: `rready` depends on nothing that memory drives,
+    and no beat waits at a core. The cores of a burst take each beat in the same cycle.
 
     Timing: a burst is offered to memory in the cycle after it was taken from its cores. A burst can begin in each
     cycle. Beats pass through in the cycle in which they arrive.
@@ -64,6 +72,8 @@ class ReadJoin(Block):
         The pages of shared tensors; a base above the limit: none. It may change while no burst is outstanding.
     patience : In(16)
         Cycles that a shared burst waits for the other cores.
+    expired : Out(1)
+        A shared burst is taken that not all cores offer.
 
     Raises
     ------
@@ -74,6 +84,7 @@ class ReadJoin(Block):
     """
 
     def __init__(self, *, cores: int, data_bits: int, address_bits: int, outstanding: int = 64) -> None:
+        id_bits = 1 + number_bits(cores)
         self.number = cores
         self._queue = TurnQueue(cores=cores, places=require_int("outstanding", outstanding, 2, 256))
         self._skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
@@ -81,9 +92,10 @@ class ReadJoin(Block):
         super().__init__(
             {
                 "cores": In(AxiReadSignature(**bus, id_bits=1)).array(cores),
-                "axi": Out(AxiReadSignature(**bus, id_bits=1 + number_bits(cores))),
+                "axi": Out(AxiReadSignature(**bus, id_bits=id_bits)),
                 "shared": In(bounds_layout(address_bits)),
                 "patience": In(PATIENCE_BITS),
+                "expired": Out(1),
             }
         )
 
@@ -111,7 +123,8 @@ class ReadJoin(Block):
             free.eq(~axi.arvalid | axi.arready),
             taken.eq(free & readable.any()),
         ]
-        chosen = round_robin(m, readable, taken)
+        chosen = choose_least_recent(m, readable, taken)
+        m.d.comb += self.expired.eq(taken & (chosen & waiting & ~complete).any())
         group = Signal(number)  # the cores that share the chosen burst
         of_tensor = Signal()
         with m.Switch(chosen):
@@ -160,21 +173,19 @@ class ReadJoin(Block):
         axi, number = self.axi, self.number
         queue = self._queue
         target = Signal(number)
-        ready = Cat(core.rready for core in self.cores)
         m.d.comb += [
             room.eq(~queue.full),
             queue.added.eq(group),
             queue.adds.eq(queued),
             queue.leaves.eq(axi.rvalid & axi.rready & axi.rlast & axi.rid[0]),
-            axi.rready.eq(ready.all()),
+            axi.rready.eq(Cat(core.rready for core in self.cores).all()),
             target.eq(Mux(axi.rid[0], queue.first, 1 << axi.rid[1:])),
         ]
         for k, core in enumerate(self.cores):
-            others = Cat(bit for j, bit in enumerate(ready) if j != k)
             m.d.comb += [
                 core.rid.eq(axi.rid[0]),
                 core.rdata.eq(axi.rdata),
                 core.rresp.eq(axi.rresp),
                 core.rlast.eq(axi.rlast),
-                core.rvalid.eq(axi.rvalid & target[k] & others.all()),
+                core.rvalid.eq(axi.rvalid & axi.rready & target[k]),
             ]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block, placed
 from ..one_hot import one_hot_mux
 from .axi import AxiWriteSignature
-from .read_join import number_bits, round_robin
+from .read_join import choose_least_recent, number_bits
 from .turn_queue import TurnQueue
 
 __all__ = ["WriteJoin"]
@@ -45,13 +45,14 @@ class WriteJoin(Block):
     """
 
     def __init__(self, *, cores: int, data_bits: int, address_bits: int) -> None:
+        id_bits = 1 + number_bits(cores)
         self.number = cores
         self._queue = TurnQueue(cores=cores, places=QUEUED)
         bus = {"data_bits": data_bits, "address_bits": address_bits}
         super().__init__(
             {
                 "cores": In(AxiWriteSignature(**bus, id_bits=1)).array(cores),
-                "axi": Out(AxiWriteSignature(**bus, id_bits=1 + number_bits(cores))),
+                "axi": Out(AxiWriteSignature(**bus, id_bits=id_bits)),
             }
         )
 
@@ -68,7 +69,7 @@ class WriteJoin(Block):
             free.eq((~axi.awvalid | axi.awready) & ~queue.full),
             taken.eq(free & valid.any()),
         ]
-        chosen = round_robin(m, valid, taken)
+        chosen = choose_least_recent(m, valid, taken)
         with m.If(axi.awready):
             m.d.sync += axi.awvalid.eq(0)
         with m.If(taken):
@@ -90,12 +91,11 @@ class WriteJoin(Block):
             axi.bready.eq(Cat(core.bready for core in self.cores).all()),
         ]
         for k, core in enumerate(self.cores):
-            others = Cat(other.bready for j, other in enumerate(self.cores) if j != k)
             m.d.comb += [
                 core.awready.eq(taken & chosen[k]),
                 core.wready.eq(axi.wready & sender[k]),
                 core.bid.eq(0),
                 core.bresp.eq(axi.bresp),
-                core.bvalid.eq(axi.bvalid & (axi.bid[1:] == k) & others.all()),
+                core.bvalid.eq(axi.bvalid & axi.bready & (axi.bid[1:] == k)),
             ]
         return m

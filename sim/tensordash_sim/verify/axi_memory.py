@@ -157,8 +157,9 @@ class AxiMemory:
         if offered is None:
             ready_cycle = [answer for answer in self._answers if answer[0] <= self.pins.cycle]
             if ready_cycle and self._draw_ready():
-                # All writes have the same ID, so responses are in order.
-                answer = self._answered = ready_cycle[0]
+                first = {answer[1].number: answer for answer in reversed(ready_cycle)}  # the oldest of each ID
+                answer = ready_cycle[0] if len(first) == 1 else self.random.choice(list(first.values()))
+                self._answered = answer
                 self._answers.remove(answer)
                 offered = {"bvalid": 1, "bresp": answer[2]} | ({"bid": answer[1].number} if self.ids else {})
             else:
@@ -237,7 +238,8 @@ class AxiMemory:
                 self._addressed.popleft()
                 answer = 0 if self._written(burst) else self.random.choice(ERRORS)
                 self.write_errors += answer > 0
-                ready_cycle = max([self._draw_cycle(), *(each[0] for each in self._answers)])
+                earlier = (each[0] for each in self._answers if each[1].number == burst.number)
+                ready_cycle = max([self._draw_cycle(), *earlier])
                 self._answers.append((ready_cycle, burst, answer))
 
     def _written(self, burst: _Burst) -> bool:

@@ -26,6 +26,7 @@ class SwitchedRegisters(Block):
                 "s_axi": In(self.switch.s_axi.signature.flip()),
                 "shared": Out(one.shared.shape()).array(ports),
                 "patience": Out(len(one.patience)).array(ports),
+                "expired": In(1).array(ports),
             }
         )
 
@@ -37,7 +38,11 @@ class SwitchedRegisters(Block):
         for k, (port, registers) in enumerate(zip(self.switch.ports, self.registers, strict=True)):
             m.submodules[f"registers_{k}"] = placed(registers, platform)
             wiring.connect(m, port, registers.axi)
-            m.d.comb += [self.shared[k].eq(registers.shared), self.patience[k].eq(registers.patience)]
+            m.d.comb += [
+                self.shared[k].eq(registers.shared),
+                self.patience[k].eq(registers.patience),
+                registers.expired.eq(self.expired[k]),
+            ]
         return m
 
 
@@ -70,6 +75,7 @@ BROKEN = {
     ),
     "the top bit of the base is lost": ("shared_base_high_word[11:0]", "{1'b0, shared_base_high_word[10:0]}"),
     "patience has a bit less": ("{16'd0, axi_wdata[15:0] & mask[15:0]}", "{17'd0, axi_wdata[14:0] & mask[14:0]}"),
+    "patience lasts after its end": ("if (expired) patience_word <=", "if (1'b0) patience_word <="),
     "strobes are ignored": ("{8{axi_wstrb[3]}}", "8'hff"),
     "the limit reads without its page": ("shared_limit_word | 32'hfff", "shared_limit_word"),
 }

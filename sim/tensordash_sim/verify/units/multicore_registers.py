@@ -95,7 +95,7 @@ async def random_accesses(dut) -> None:
         "arvalid",
         "rready",
     )
-    await pins.reset(**{f"s_axi_{name}": 0 for name in names})
+    await pins.reset(**{f"s_axi_{name}": 0 for name in names}, **{f"expired_{port}": 0 for port in range(ports)})
     write, read = (0, 0, 0), 0
     ways = 1 << (ports - 1).bit_length()
     for _ in range(round(6000 * job.effort)):
@@ -107,6 +107,8 @@ async def random_accesses(dut) -> None:
         if not reads.waiting:
             read = random.choice([address, write[0], random.randrange(ways) << ADDRESS_BITS | 16])
         reads.drive({"ar": {"araddr": read}})
+        expired = [random.random() < 0.02 for _ in range(ports)]
+        pins.drive(**{f"expired_{port}": int(each) for port, each in enumerate(expired)})
         await pins.settle()
         assert pins.read("s_axi_bresp") == pins.read("s_axi_rresp") == 0
         for port, words in enumerate(model.words):
@@ -123,5 +125,7 @@ async def random_accesses(dut) -> None:
         if is_written:
             model.write(*write)
             writes.expected.append(0)
+        for port, each in enumerate(expired):
+            model.words[port][4] *= not each
         await pins.tick()
     assert min(writes.count, reads.count) > 300 * job.effort
