@@ -167,7 +167,7 @@ def solver(tmp_path_factory) -> Solver:
     return Solver((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "answers")
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("proof", "config"), CASES)
 def test_every_property_holds_and_is_covered(proof: Proof, config: TileConfig, solver):
     results = proof.prove(config, solver)
@@ -178,7 +178,7 @@ def test_every_property_holds_and_is_covered(proof: Proof, config: TileConfig, s
     assert claims <= {variant.claim for variant in proof.broken_variants}, "a property without a broken variant"
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("proof", "variant"), BROKEN_VARIANTS)
 def test_no_property_holds_for_a_broken_variant(proof: Proof, variant: BrokenVariant, solver):
     refutation = proof.refute(variant, solver)

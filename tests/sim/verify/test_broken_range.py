@@ -51,7 +51,7 @@ def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
     assert result.passed, result.failures
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 class TestFlag:
     @pytest.mark.parametrize(
         ("config", "place"),
