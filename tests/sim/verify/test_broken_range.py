@@ -40,7 +40,7 @@ def run_quick(run_faulty):
     return run
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow  # For CI, the runs of the same benches in test_formats.py and test_benches.py suffice.
 @pytest.mark.parametrize(
     ("bench", "config"), [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)]
 )
