@@ -24,7 +24,7 @@ COMMANDS = {
     "explore": "--depth 2 --sources 3 --rows 1 --columns 1 --staging shift --tries 2 --row-steps 50 --no-area",
     "evaluate fig15": "--scale tiny --no-synth",
 }
-AT_NIGHT = ("soak --cores 1", "mutate --by-hand", "evaluate fig15")
+AT_NIGHT = ("soak --cores 1", "mutate --by-hand", "explore", "evaluate fig15")
 """Commands that take more than some seconds."""
 
 

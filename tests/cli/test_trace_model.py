@@ -29,7 +29,7 @@ def cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_zeros_and_cycles_of_every_network(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(call(f"trace --model {name} --scale tiny -o run.trace --json", capfd)[0])

@@ -55,7 +55,7 @@ def test_layers_in_bf16_include_recurrent_weights(capfd: pytest.CaptureFixture[s
 
 
 def test_printed_tables(capfd: pytest.CaptureFixture[str]) -> None:
-    out, _ = call("train --preset paper-bf16 --model gpt --steps 1", capfd)
+    out, _ = call("train --preset paper --model gpt --steps 1", capfd)
     assert "blocks.0.qkv" in out
     assert "PyTorch's" in out
 

@@ -32,6 +32,7 @@ def refuted(tmp_path):
     return is_refuted
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("config", "place"), [(SMALL, 3), (SMALL, 1), (BOTH, 0), (DENSE, 1)])
 def test_a_pe_is_not_wired(config, place, refuted, monkeypatch):
     original = Tile.elaborate
@@ -45,6 +46,7 @@ def test_a_pe_is_not_wired(config, place, refuted, monkeypatch):
     assert refuted(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [(0, 0), (0, 1)])
 def test_a_sum_with_c_is_not_wired(place, refuted, monkeypatch):
     original = Drain.elaborate

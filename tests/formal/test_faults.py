@@ -174,11 +174,10 @@ def test_the_page_has_all_faults():
 
 
 def test_command(tmp_path):
-    """Two cheap faults of the real sources are found; `--list` prints the table."""
-    chosen = ["macro-memories-less-other-logic", "wire-capacitance-of-half-perimeter"]
-    names = [word for name in chosen for word in ("--name", name)]
-    result = CliRunner().invoke(mutate.command, ["--by-hand", *names, "-o", str(tmp_path), "--json"])
+    """A cheap fault of the real sources is found; `--list` prints the table."""
+    chosen = "wire-capacitance-of-half-perimeter"
+    result = CliRunner().invoke(mutate.command, ["--by-hand", "--name", chosen, "-o", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.output
-    assert {each["name"] for each in json.loads(result.stdout)["faults"]} == set(chosen)
+    assert [each["name"] for each in json.loads(result.stdout)["faults"]] == [chosen]
     listed = CliRunner().invoke(mutate.command, ["--by-hand", "--list"])
     assert listed.stdout.strip() == faults_table(FAULTS)

@@ -207,6 +207,7 @@ class TestRounder:
 
 
 class TestExactAccumulator:
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize(("stages", "headroom_bits"), [(1, 16), (2, 16), (1, 0), (2, 3)])
     def test_random_products(self, stages, headroom_bits):
         lanes, random = 3, Random(f"{stages} {headroom_bits}")

@@ -240,6 +240,7 @@ RESHAPED: dict[str, Callable[[], list[nn.Module]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layers", RESHAPED)
 def test_layers_with_reshaped_operands(layers: str, tmp_path: Path) -> None:
     """A ReLU, its product and normalization may have other shapes. Two steps have PyTorch's losses."""

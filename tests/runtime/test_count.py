@@ -56,7 +56,8 @@ def train(device: Device, *, count: bool, steps: int = 2, golden: Device | None 
     return [parameter.detach().numpy() for parameter in model.parameters()], run
 
 
-@pytest.mark.parametrize("preset", ["core", "core-bf16", "core-fp8", "paper-bf16"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("preset", ["core", "core-bf16", "paper-bf16", "core-fp8"])
 def test_weights_are_bit_identical(preset: str) -> None:
     with Device(preset) as device, Device(preset) as other:
         uncounted_weights, run = train(device, count=False)
@@ -69,6 +70,7 @@ def test_weights_are_bit_identical(preset: str) -> None:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("preset", ["core", "core-bf16"])
 def test_products_match_the_golden_core_without_counting(preset: str) -> None:
     with Device(preset) as device, Device(preset, "golden") as golden:

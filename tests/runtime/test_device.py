@@ -40,7 +40,10 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
         yield core_device
 
 
-@pytest.fixture(params=[*BACKENDS, *(("core-bf16", each) for each in BACKENDS)], ids=str)
+SLOW_VERILOG = pytest.param(("core-bf16", "verilator"), marks=pytest.mark.slow)
+
+
+@pytest.fixture(params=[*BACKENDS, ("core-bf16", "emulator"), ("core-bf16", "golden"), SLOW_VERILOG], ids=str)
 def any_device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """Return a device of each 16-bit format."""
     if request.param == "verilator":

@@ -98,6 +98,7 @@ def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: s
     assert compare(folder, memory).startswith("result: 1 of ")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
 def test_operands_are_reloaded_after_regions_move(buffer: int, sizes: tuple[int, int, int]) -> None:
     """Biases move the buffer's regions, so that the second product's results overwrite operands of the first."""

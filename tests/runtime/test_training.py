@@ -17,7 +17,13 @@ from tensordash_runtime.training import Trainer
 from ..processor import has_bf16_lstm
 
 
-@pytest.mark.parametrize(("name", "count"), [("digits", 20), ("mlp", 120), ("gpt", 8), ("lstm", 8)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("digits", 20),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("mlp", 120), ("gpt", 8), ("lstm", 8))),
+    ],
+)
 def test_losses_follow_pytorch(name: str, count: int) -> None:
     with Device("core") as device:
         trainer = Trainer(load_task(name, seed=1), device)
@@ -37,7 +43,12 @@ def test_losses_follow_pytorch(name: str, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("preset", "name", "count"),
-    [("core", "mlp", 60), ("core-bf16", "digits", 20), ("core-bf16", "gpt", 8), ("core-bf16", "lstm", 8)],
+    [
+        ("core-bf16", "digits", 20),
+        pytest.param("core", "mlp", 60, marks=pytest.mark.slow),
+        pytest.param("core-bf16", "gpt", 8, marks=pytest.mark.slow),
+        pytest.param("core-bf16", "lstm", 8, marks=pytest.mark.slow),
+    ],
 )
 def test_losses_follow_autocast(preset: str, name: str, count: int) -> None:
     with Device(preset) as device:
@@ -97,15 +108,17 @@ def test_losses_fall_with_scales_and_stochastic_gradients(preset: str, steps: in
 
 @pytest.mark.parametrize("rounding", ["nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
 def test_resumed_run_is_bit_identical(tmp_path: Path, rounding: str) -> None:
+    batch = 64  # It makes short epochs.
+
     def train(folder: Path | None, *stops: int) -> Trainer:
         for steps in stops:
             with Device("core", rounding=rounding) as device:
-                trainer = Trainer(load_task("mlp"), device, settings={"model": "mlp"}, folder=folder)
+                trainer = Trainer(load_task("mlp", batch=batch), device, settings={"model": "mlp"}, folder=folder)
                 assert trainer.resume() == (folder is not None and steps != stops[0])
                 trainer.train(steps)
         return trainer
 
-    task = load_task("mlp")
+    task = load_task("mlp", batch=batch)
     end = task.steps_per_epoch + 3
     uninterrupted, resumed = train(None, end), train(tmp_path, 2, task.steps_per_epoch, end)
     assert uninterrupted.history == resumed.history
@@ -156,8 +169,8 @@ def test_difference_between_devices_is_an_error(wrong: int, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("preset", "steps"),
     [
-        ("core", 5),
-        ("core-bf16", 2),
+        ("core", 2),
+        pytest.param("core-bf16", 2, marks=pytest.mark.slow),
         *(pytest.param(name, None, id=f"an epoch on {name}", marks=pytest.mark.slow) for name in ("core", "core-bf16")),
     ],
 )

@@ -17,6 +17,7 @@ def replayer(tmp_path_factory: pytest.TempPathFactory) -> Replayer:
     return Replayer(load_preset("paper"), folder)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("zeros", "speedup"), [(0.2, 1.20), (0.5, 1.72), (0.8, 2.93), (0.9, 3.70)])
 def test_speedup(zeros: float, speedup: float, replayer: Replayer) -> None:
     random = np.random.default_rng(0)

@@ -11,7 +11,6 @@ from tensordash.block import Block
 from tensordash.emission.library import Library
 from tensordash_synth.printed import prove_printed
 
-MODULES = 5
 SHAPES = {"a": unsigned(5), "b": signed(4), "c": unsigned(1), "d": signed(7), "e": unsigned(3)}
 PAIR = StructLayout({"low": 3, "high": signed(4)})
 
@@ -115,12 +114,19 @@ def expression(draw, values, depth):
     return Value.cast(result)
 
 
-@pytest.mark.parametrize(("enables", "seed"), [(True, 1), (False, 101)])
-def test_random_statements_are_proven(enables, seed):
+@pytest.mark.parametrize(
+    ("enables", "seed", "count"),
+    [
+        (True, 1, 2),
+        (False, 101, 2),
+        *(pytest.param(*each, 8, marks=pytest.mark.slow) for each in ((True, 1), (False, 101))),
+    ],
+)
+def test_random_statements_are_proven(enables, seed, count):
     print(f"seed {seed}")
     library = Library(enables=enables)
-    for k in range(MODULES):
+    for k in range(count):
         library.module(RandomAssignments(seed=seed + k))
     results = prove_printed(library, library.verilog(), jobs=2).values()
     assert [each for each in results if not each.proven] == []
-    assert len(results) == MODULES
+    assert len(results) == count

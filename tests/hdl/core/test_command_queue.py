@@ -14,6 +14,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_descriptor_is_delivered(name):
     assert run_unit(CommandQueue(config=CONFIGS[name]), "command_queue", CONFIGS[name], seed=1) == []
@@ -41,6 +42,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_queue_is_found(name):
     config = CONFIGS["default"]
@@ -66,6 +68,7 @@ BROKEN_ARBITERS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BROKEN_ARBITERS)
 def test_a_broken_arbiter_is_found(name):
     assert run_unit(arbiter(), "read_arbiter", CONFIGS["default"], replaced=[BROKEN_ARBITERS[name]])

@@ -22,6 +22,7 @@ def run(name, *replaced):
     return run_unit(DescriptorCheck(config=config), "descriptor_check", config, seed=4, replaced=replaced)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS if name not in QUICK)]
 )
@@ -45,7 +46,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_variants_are_found(name):
     assert run("usual", BROKEN[name])

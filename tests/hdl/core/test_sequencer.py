@@ -18,17 +18,23 @@ CONFIGS = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_sequencer_follows_the_rules(name):
     assert run_unit(Sequencer(config=CONFIGS[name]), "sequencer", CONFIGS[name], seed=1) == []
+
+
+def test_sequencer_follows_the_rules_at_one_pace():
+    """The part of `test_sequencer_follows_the_rules` with sets of waits and pairs of errors."""
+    config = CONFIGS["default"]
+    assert run_unit(Sequencer(config=config), "sequencer", config, seed=1, test="random_programs/slow=12") == []
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
         ("wire store_tokens = ", "wire store_tokens = 1'd1 | "),  # `store` waits for no token.
-        ("layout_a_to_layout_b == 4'd15", "layout_a_to_layout_b == 4'd14"),
+        pytest.param("layout_a_to_layout_b == 4'd15", "layout_a_to_layout_b == 4'd14", marks=pytest.mark.slow),
         # At night: `store` does not wait for an error; descriptors retire before they are done; and after an error, the
         # sequencer waits for a unit that waits for the other half of its multiply, so the error is never reported.
         pytest.param("wire store_before = ", "wire store_before = 1'd1 | ", marks=pytest.mark.slow),

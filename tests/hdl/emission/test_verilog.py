@@ -350,6 +350,7 @@ def test_verilator_has_no_warnings(rendered, folder):
 
 
 @needs_verilator
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["paper", "recommended"])
 def test_verilator_finds_no_loops_and_no_overlaps_without_waivers(name, tmp_path):
     """For a core, see test_core_files.py."""

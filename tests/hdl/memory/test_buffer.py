@@ -31,6 +31,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_requests(name):
     assert run(SHAPES[name]) == []
@@ -43,6 +44,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_variants_are_found(name):
     assert run(USUAL, BROKEN[name])
@@ -54,6 +56,7 @@ BROKEN_HALVES = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BROKEN_HALVES)
 def test_broken_halves_are_found(name):
     assert run(SHAPES["halves"], BROKEN_HALVES[name])

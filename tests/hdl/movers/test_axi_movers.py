@@ -32,16 +32,19 @@ def writer(name: str) -> AxiWriter:
     return AxiWriter(data_bits=config.axi_bits, address_bits=config.address_bits, count_bits=23, burst=BURST[name])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_reader_returns_every_beat(name):
     assert run_unit(reader(name), "axi_reader", CONFIGS[name], seed=1, options={"burst": BURST[name]}) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_writer_writes_every_byte(name):
     assert run_unit(writer(name), "axi_writer", CONFIGS[name], seed=1, options={"burst": BURST[name]}) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

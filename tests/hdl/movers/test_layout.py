@@ -39,7 +39,7 @@ def run(name, side, *replaced, effort=1.0):
     return run_unit(block, "layout", config, seed=5, replaced=replaced, effort=effort, options={"side": side})
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "side"), [(name, "b") for name in CONFIGS] + [("two parts", "a"), ("two parts, two groups", "a")]
 )
@@ -47,6 +47,7 @@ def test_layouts(name, side):
     assert run(name, side) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["usual", "usual, two groups"])
 def test_largest_and_smallest_fields(name):
     config = CoreConfig.from_toml("", CONFIGS[name])
@@ -73,7 +74,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_variants_are_found(name):
     texts = BROKEN[name]

@@ -18,6 +18,7 @@ NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) fo
 """The widest configuration takes as long as the others together and runs at night."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_load_is_golden(name):
     assert run_unit(Load(config=CONFIGS[name]), "load", CONFIGS[name], seed=1) == []
@@ -29,6 +30,7 @@ def test_move_of_the_full_buffer():
     assert run_unit(Load(config=config), "load", config, seed=1, test="whole_buffer") == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("right", "wrong", "test"),
     [

@@ -22,7 +22,7 @@ NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) fo
 """The widest configuration takes as long as the others together and runs at night."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_store_is_golden(name):
     assert run_unit(Store(config=CONFIGS[name]), "store", CONFIGS[name], seed=1) == []
@@ -34,7 +34,7 @@ def test_move_of_the_full_buffer():
     assert run_unit(Store(config=config), "store", config, seed=1, test="whole_buffer") == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

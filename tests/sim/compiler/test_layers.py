@@ -91,7 +91,7 @@ def random_works(name, seeds):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in ("core", "core-fp8") else pytest.mark.slow) for name in PRESETS],
+    [pytest.param(name, marks=() if name == "core" else pytest.mark.slow) for name in PRESETS],
 )
 def test_random_layers(name):
     """The Verilog of larger cores runs random layers in nightly tests, and random programs in its bench."""

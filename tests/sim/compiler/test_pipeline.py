@@ -73,6 +73,7 @@ def test_transposed_results_match_pytorch(name, operation):
 
 
 @pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_other_cores(name):
     layer = Layer(samples=1, channels=15, filters=17, size=(5, 9), kernel=(3, 3), padding=1)

@@ -49,7 +49,7 @@ def check_random_tile(number: int, tmp_path) -> None:
     assert result.row_wait.tolist() == [list(one.row_wait) for one in counts]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", range(4))
 def test_random_tiles(number, tmp_path):
     check_random_tile(number, tmp_path)

@@ -70,6 +70,7 @@ def test_sums_below_subnormals_are_plus_zero(sign):
     assert matrix_product(columns, rows, config) == 0
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("sparsity", ["rows", "none", "both"])
 @pytest.mark.parametrize("name", CASES)
 def test_products(name, sparsity):

@@ -113,7 +113,7 @@ def run_core(core: type[GoldenCore], config: CoreConfig, work: dict, values: dic
     return np.ascontiguousarray(image.result()).view(f"u{4 if options['fp32'] else config.value_bits // 8}")
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):

@@ -132,6 +132,7 @@ def test_ties():
     np.testing.assert_array_equal(matrix_product(columns, rows, config), pair_by_pair(columns, rows, config))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("rounding", ["zero", "nearest"])
 @pytest.mark.parametrize("fraction_bits", [8, 24, 25, 40, 64])
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])

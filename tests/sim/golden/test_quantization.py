@@ -23,6 +23,7 @@ def decoded(bits: np.ndarray, name: str) -> np.ndarray:
     return np.vectorize(table.get, otypes=[float])(bits)
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("operand", OPERANDS)
 def test_nearest_of_a_scaled_operand(name, operand):

@@ -20,6 +20,7 @@ FORMATS: dict[str, Any] = {
 RECORDS = {str(one.operation): one for one in Trace.open(example_trace()).records if one.layer == "CNN.conv2"}
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("initial", [False, True])
 @pytest.mark.parametrize("operation", RECORDS)
 @pytest.mark.parametrize("name", FORMATS)

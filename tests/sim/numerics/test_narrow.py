@@ -103,7 +103,7 @@ FOR_SMALL = "icarus" if "icarus" in simulator_names() else "auto"
 @pytest.mark.parametrize(
     ("names", "lanes", "accumulator"),
     [
-        (("fp6_e2m3", "fp6_e3m2"), 4, "exact"),
+        pytest.param(("fp6_e2m3", "fp6_e3m2"), 4, "exact", marks=pytest.mark.slow),
         (("fp4_e2m1", "fp4_e2m1"), 16, "exact"),
         *(pytest.param(names, 4, "exact", marks=pytest.mark.slow) for names in PAIRS),
         *(pytest.param(names, 16, "hopper", marks=pytest.mark.slow) for names in PAIRS),

@@ -30,6 +30,7 @@ PADDED = TileConfig(rows=2, columns=1, lanes=2, format="tf32", accumulator="ampe
 LEGAL = "random_traffic|null_beats|reset|clear|single_steps"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("config", [SMALL, RING, TileConfig(rows=16, columns=1, lanes=2)], ids=["c", "ring", "tall"])
 def test_assertions_lint(config, tmp_path):
     generate(config, tmp_path, "mine")
@@ -97,7 +98,7 @@ def rules_of(top: str, text: str, kind: str = r"\w+") -> set[str]:
     return set(re.findall(rf"^  (\w+): {kind} property", module, re.M))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("top", ["tensordash_tile", "tensordash_axi_stream_tile"])
 def test_every_rule_can_fail(top, tmp_path):
     """With free ports in place of the tile, each rule fails at some time."""
@@ -168,7 +169,7 @@ def test_a_rule_fails_where_the_tile_is_broken(rule, tmp_path, sabotage):
         *(pytest.param(bench, SMALL, marks=pytest.mark.slow, id=f"{bench}-c") for bench in BENCHES),
         *(pytest.param(bench, RING, marks=pytest.mark.slow, id=f"{bench}-ring") for bench in BENCHES),
         pytest.param("axi_stream", PADDED, marks=pytest.mark.slow, id="axi_stream-padded"),
-        pytest.param("axi_stream", MIXED, id="axi_stream-mixed"),
+        pytest.param("axi_stream", MIXED, marks=pytest.mark.slow, id="axi_stream-mixed"),
     ],
 )
 def test_legal_benches_break_no_rule(bench, config, tmp_path, monkeypatch):

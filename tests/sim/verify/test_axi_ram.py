@@ -1,5 +1,6 @@
 """Test the emitted core with cocotbext-axi's memory, which is independent of this project."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,18 @@ SEED = 1
 VERILATOR = pytest.param("verilator", marks=pytest.mark.slow)
 
 
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verilog")
+    generate(SMALL, folder)
+    return folder
+
+
 @pytest.fixture
-def verilog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def verilog(generated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the core's Verilog, which a test may change."""
     monkeypatch.syspath_prepend(Path(__file__).parent)  # Python in the simulator imports the bench.
-    generate(SMALL, tmp_path / "verilog")
-    return tmp_path / "verilog"
+    return Path(shutil.copytree(generated, tmp_path / "verilog"))
 
 
 def run(verilog: Path, simulator: str) -> tuple[int, list[str]]:

@@ -40,7 +40,7 @@ def run_quick(run_faulty):
     return run
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow  # For CI, the runs of the same benches in test_formats.py and test_benches.py suffice.
 @pytest.mark.parametrize(
     ("bench", "config"), [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)]
 )
@@ -51,7 +51,7 @@ def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
     assert result.passed, result.failures
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 class TestFlag:
     @pytest.mark.parametrize(
         ("config", "place"),

@@ -198,7 +198,7 @@ QUICK_ALONE = (
 """Tiles contain these PEs. Their own benches run only where a tile's bench cannot reach a difference."""
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("config", "bench"),
     [
@@ -214,7 +214,7 @@ def test_numbers(bench, config, check):
 AT_NIGHT = ("bf16-low-zero-c", "fp8-after-c")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in VARIANTS]
 )

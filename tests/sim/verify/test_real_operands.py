@@ -28,7 +28,7 @@ AT_NIGHT = ("e4m3", "e5m2", "e4m3-hopper")
 """The mixed tile has both formats."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in CONFIGS]
 )

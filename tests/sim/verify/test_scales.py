@@ -60,7 +60,7 @@ QUICK = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("bench", "name"),
     [

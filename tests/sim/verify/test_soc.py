@@ -125,6 +125,7 @@ def test_pins_match_the_top_of_the_board(icarus: Path, tmp_path: Path) -> None:
     assert "soc_ulx3s.v" not in ran.stderr
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_a_bus_as_wide_as_the_processor_s(tmp_path: Path) -> None:
     folder = generate(tmp_path / "soc", "--set", "core.axi_bits=32")
@@ -175,6 +176,7 @@ PROGRAM = r"{UINT64_C\(0x\w+\), (UINT64_C\(0x\w+\), \d+), 0}"
 
 
 @needs_icarus
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
@@ -209,8 +211,8 @@ const struct tensordash_tensor tensordash_tensors[] = {{{{"memory", {base}, {siz
 """
 
 
+@pytest.mark.slow
 @needs_icarus
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("honours_strobes", [True, False])
 def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> None:
     """A compressed store writes partial beats, which needs a memory that honours strobes."""
@@ -247,6 +249,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_resets_in_the_middle(icarus: Path, tmp_path: Path) -> None:
     """The system restarts three times, each time after more bursts of the core."""
@@ -274,6 +277,7 @@ def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
     assert "differs: A" in ran.stdout
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_every_step_is_compared(tmp_path: Path) -> None:
     """With checksums of two steps, the third is not compared. A wrong second checksum is found."""

@@ -29,6 +29,7 @@ def first_measures(count: int) -> tuple[str, ...]:
     return tuple(MEASURES)[:count]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("count", "kib"), [*product(range(len(MEASURES)), (12, 40, 120, 1000))])
 def test_a_plan_computes_the_step(count: int, kib: float) -> None:
     graph = perceptron()
