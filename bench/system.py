@@ -111,6 +111,8 @@ def run_parts(
             multicore.share(places[0][shared], places[0][shared] + size, PATIENCE)
         multicore.silence("")  # counts transfers from now on
         runs = multicore.run_all(programs, rings)
+        if shares and multicore.patience != PATIENCE:
+            raise SystemExit(f"{first.name} {first.operation}: {len(parts)} cores stopped sharing")
         for core_run, workload, image, place in zip(runs, parts, images, places, strict=True):
             if core_run.outcome.error:
                 raise SystemExit(f"error {core_run.outcome.error} in descriptor {core_run.outcome.index}")

@@ -1,5 +1,6 @@
 """Fast simulation of the Verilog of several cores at one memory port."""
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,10 +51,18 @@ class VerilatedMulticore(VerilatedCore):
         if base % PAGE or end % PAGE or base >= end:
             raise ValueError(f"base and end must be multiples of {PAGE}, the end above, not {base:#x} and {end:#x}")
         values = (base % (1 << 32), base >> 32, (end - 1) % (1 << 32), (end - 1) >> 32, patience)
-        for name, value in zip(JOIN_REGISTERS, values, strict=True):
-            address = (self.cores << ADDRESS_BITS) + 4 * JOIN_REGISTERS.index(name)
-            if not self._library.core_write(self._device, address, value):
+        for place, (name, value) in enumerate(zip(JOIN_REGISTERS, values, strict=True)):
+            if not self._library.core_write(self._device, (self.cores << ADDRESS_BITS) + 4 * place, value):
                 raise VerilatedError(f"no answer to a write of {name}")
+
+    @property
+    def patience(self) -> int:
+        """The register `patience`: 0 after sharing has ended early."""
+        value = ctypes.c_uint32()
+        address = (self.cores << ADDRESS_BITS) + 4 * JOIN_REGISTERS.index("patience")
+        if not self._library.core_read(self._device, address, ctypes.byref(value)):
+            raise VerilatedError("no answer to a read of patience")
+        return int(value.value)
 
     def run_all(
         self, programs: Sequence[Sequence[int]], rings: Sequence[int], most: int = 100_000_000

@@ -1,0 +1,78 @@
+"""Test several cores on the emitted Verilog: results, shared reads, and the end of sharing."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
+from tensordash_sim.verify.simulators import simulator_names
+from tensordash_sim.verify.verilated_multicore import VerilatedMulticore
+
+BENCH = "system"
+pytestmark = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator is not installed")
+CONFIG = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\npartial_sums = 16\nregions = 2\nwindow = 8")
+LAYER = Layer(samples=2, channels=8, filters=16, size=(6, 6), kernel=(3, 3), padding=1)
+CORES = 2
+SIZE = 1 << 17
+RING = slice(PROGRAM, PROGRAM + 4096)
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_parts_equal_pytorch_and_share_reads(bench, operation):
+    rng = np.random.default_rng(1)
+    values = {
+        name: np.where(rng.random(LAYER.shape(name)) < 0.5, 0, rng.standard_normal(LAYER.shape(name))).astype(
+            np.float16
+        )
+        for name in OPERANDS[operation]
+    }
+    whole = bench.Workload("layer", LAYER, operation, OPERANDS[operation][0], values)
+    parts = [bench.part(whole, core, CORES) for core in range(CORES)]
+    (shared,) = values.keys() - {bench.divided(whole, CORES)}
+    apart, together = (bench.run_parts(CONFIG, parts, shared, shares=way, quick=True) for way in (False, True))
+    # Each value of the shared operand is read once less.
+    assert apart["beats"] - together["beats"] >= values[shared].size * 16 // CONFIG.axi_bits
+
+
+@pytest.mark.parametrize(
+    ("seeds", "memory"),
+    [
+        (range(6), {"latency": (0, 200), "pause": 0.3}),
+        pytest.param(range(100, 200), {"latency": (0, 120), "pause": 0.2}, marks=pytest.mark.slow),
+    ],
+)
+def test_random_programs(seeds, memory):
+    """Each core has a program of its own. All addresses are shared, so patience ends."""
+    with VerilatedMulticore(CONFIG, CORES, CORES * SIZE, quick=True, seed=seeds.start, **memory) as multicore:
+        multicore.behave(**memory, unruly=True)
+        for seed in seeds:
+            cases = [random_program(Random(CORES * seed + core), CONFIG, SIZE, at=core * SIZE) for core in range(CORES)]
+            expected = []
+            for core, case in enumerate(cases):
+                golden = GoldenCore(CONFIG, Memory(SIZE, core * SIZE))
+                golden.memory.bytes[:] = case.memory.bytes
+                expected.append((golden.run(case.program.descriptors), golden.memory.bytes))
+                multicore.memory[core * SIZE :][:SIZE] = np.frombuffer(case.memory.bytes, np.uint8)
+            multicore.share(0, CORES * SIZE, 40)
+            programs = [case.program.descriptors for case in cases]
+            runs = multicore.run_all(programs, [core * SIZE + PROGRAM for core in range(CORES)])
+            assert multicore.patience == 0, f"seed {seed}"
+            for core, (run, (outcome, memory_after)) in enumerate(zip(runs, expected, strict=True)):
+                assert run.outcome == outcome, f"seed {seed}, core {core}: {cases[core].title}"
+                found = multicore.memory[core * SIZE :][:SIZE].copy()
+                found[RING] = np.frombuffer(memory_after, np.uint8)[RING]
+                assert found.tobytes() == bytes(memory_after), f"seed {seed}, core {core}: {cases[core].title}"
+
+
+def test_bad_arguments():
+    with VerilatedMulticore(CONFIG, CORES, 1 << 16, quick=True) as multicore:
+        with pytest.raises(IndexError, match="core must be from 0 to 1, not 2"):
+            multicore.select(2)
+        with pytest.raises(
+            ValueError, match="base and end must be multiples of 4096, the end above, not 0x1000 and 0x1"
+        ):
+            multicore.share(4096, 4096, 1)
