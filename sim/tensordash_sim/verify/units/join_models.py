@@ -141,7 +141,7 @@ class ReadModel(_Model):
 
     def __init__(self, *args, outstanding: int, patience: int, **more) -> None:
         self.outstanding, self.patience, self.shared = outstanding, patience, (1, 0)
-        self.shared_reads = self.partial_reads = self.beats = 0
+        self.shared_reads = self.beats = 0
         super().__init__(*args, **more)
 
     def reset(self) -> None:
@@ -215,7 +215,6 @@ class ReadModel(_Model):
             return
         self.tensors += burst.number
         self.shared_reads += len(cores) == len(self.cores)
-        self.partial_reads += 1 < len(cores) < len(self.cores)
         for core in cores:
             for k in range(burst.beats):
                 data = self.content.read(burst.address + k * self.size, self.size)
