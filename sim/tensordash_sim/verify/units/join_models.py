@@ -141,7 +141,7 @@ class ReadModel(_Model):
 
     def __init__(self, *args, outstanding: int, patience: int, **more) -> None:
         self.outstanding, self.patience, self.shared = outstanding, patience, (1, 0)
-        self.shared_reads = self.partial_reads = self.beats = 0
+        self.shared_reads = self.beats = 0
         super().__init__(*args, **more)
 
     def reset(self) -> None:
@@ -160,13 +160,16 @@ class ReadModel(_Model):
         """Whether all cores have all their data."""
         return not (any(self.offers) or self.taken or any(queue for each in self.expected for queue in each))
 
-    def _next(self, core: int) -> Burst:
+    def _next(self, core: int) -> Burst | None:
         random, draw, newest = self.random, self.random.random(), max(self.places)
-        if draw < 0.45 and (self.places[core] < newest or min(self.places) == newest):
+        is_calm = self.pins.cycle // 128 % 2 == 0  # cores offer little but the sequence
+        if draw < (0.99 if is_calm else 0.45) and (self.places[core] < newest or min(self.places) == newest):
             if self.places[core] == newest:
                 self.common = self.random_burst(1)
             self.places[core] += 1
             return self.common
+        if is_calm and draw < 0.99:
+            return None
         if draw > 0.8:
             return self.random_burst(random.randint(0, 1))
         # A burst that differs from the newest of the sequence in one field, or in one bit.
@@ -184,7 +187,7 @@ class ReadModel(_Model):
         for core in self.numbers:
             if self.offers[core] is None and self.random.random() < self.rate:
                 burst = self._next(core)
-                self.offers[core] = burst if self._is_valid(burst) else None
+                self.offers[core] = burst if burst and self._is_valid(burst) else None
             self.drive_address(core)
             self.ready[core] = int(self.random.random() >= stall)
             self.drive_core(core, rready=self.ready[core])
@@ -212,7 +215,6 @@ class ReadModel(_Model):
             return
         self.tensors += burst.number
         self.shared_reads += len(cores) == len(self.cores)
-        self.partial_reads += 1 < len(cores) < len(self.cores)
         for core in cores:
             for k in range(burst.beats):
                 data = self.content.read(burst.address + k * self.size, self.size)
