@@ -133,7 +133,7 @@ def run_layer(config: CoreConfig, each: Workload, tiling: Tiling | None = None) 
     problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, bias="bias" in each.values)
     image = TensorImage(config, Memory(MEMORY_BYTES), each.layer, each.operation, each.values)
     space = IterationSpace(problem=problem, core=config)
-    tiling = tiling or best_tiling(space, image)
+    tiling = tiling or _best_tiling(space, image)
     program = emit(schedule_tiling(space, tiling), image.tensors)
     core_run, memory = run(config, program, bytes(image.memory.bytes))
     image.memory.bytes[:] = memory
@@ -169,7 +169,7 @@ def compare_layer(each: Workload, cores: Mapping[str, CoreConfig]) -> dict[str, 
     }
 
 
-def best_tiling(space: IterationSpace, image: TensorImage) -> Tiling:
+def _best_tiling(space: IterationSpace, image: TensorImage) -> Tiling:
     """Return the best tiling for the tile's speedup on these values."""
     program = emit(best_schedule(space), image.tensors).descriptors
     speedup = scheduled_speedup(space.core, program, image.memory)

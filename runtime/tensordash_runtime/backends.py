@@ -1,6 +1,6 @@
 """Execute jobs on the emulator, the golden core, the emitted Verilog or a core at an address, with equal bits."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from .jobs import BackendResult, DeviceJob
 from .mmio.core import MappedCore
 from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
 
-__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Mmio", "Verilator", "open_backend"]
+__all__ = ["Backend", "Emulator", "Golden", "Mmio", "ProgramMemory", "Verilator", "require_success"]
 
 RING_ALIGNMENT_BYTES = 64
 """Alignment of the descriptor ring's address."""
@@ -79,8 +79,8 @@ def _random_bits(config: CoreConfig, problem: Problem) -> RandomBits:
     return RandomBits(config, problem.layer, problem.operation, program.descriptors, result)
 
 
-class _Programs:
-    """Base class of backends that run programs: places tensors in memory, and caches programs.
+class ProgramMemory:
+    """A core's memory with the tensors of a job, and programs for it.
 
     Parameters
     ----------
@@ -91,16 +91,22 @@ class _Programs:
     """
 
     def __init__(self, config: CoreConfig, size: int, base: int = 0) -> None:
-        self._config, self._memory = config, Memory(size, base)
+        self._config, self.memory = config, Memory(size, base)
         self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
-    def run(self, job: DeviceJob) -> BackendResult:
-        """Write the tensors to memory, run the program, and read its result."""
+    def place(self, job: DeviceJob) -> TensorImage:
+        """Write the tensors of a job to memory.
+
+        Raises
+        ------
+        NoRoomError
+            If the memory is too small.
+        """
         problem = job.problem
         try:
-            image = TensorImage(
+            return TensorImage(
                 self._config,
-                self._memory,
+                self.memory,
                 problem.layer,
                 problem.operation,
                 job.values,
@@ -110,7 +116,16 @@ class _Programs:
             )
         except ValueError as error:  # Shapes were checked before: the memory is too small.
             raise NoRoomError(f"out of device memory: {error}") from None
-        program = self._program(problem, image)
+
+    def program(self, job: DeviceJob, tensors: Mapping[str, int], end: int) -> tuple[Program, int]:
+        """Return the program of a job, whose record is at `end`, and the address of its ring.
+
+        Raises
+        ------
+        NoRoomError
+            If the memory is too small.
+        """
+        program = self._compiled(job.problem, tensors, end)
         if job.seed is not None or job.toward_zero or job.scale:
             descriptors, program = program.descriptors, Program()
             if job.seed is not None:
@@ -118,31 +133,41 @@ class _Programs:
             elif job.toward_zero:
                 descriptors = toward_zero(descriptors)
             program.descriptors = scaled(descriptors, job.scale) if job.scale else descriptors
-        ring = -(-(image.end + RECORD_BYTES) // RING_ALIGNMENT_BYTES) * RING_ALIGNMENT_BYTES
-        end = ring + BYTES * len(program.descriptors) - self._memory.base
-        if end > len(self._memory.bytes):
-            raise NoRoomError(f"out of device memory: {end} bytes with the program, not {len(self._memory.bytes)}")
-        cycles, traffic = self._execute(program, image.end, ring)
-        bits = image.result()
-        return BackendResult(bits=bits.view(f"u{bits.dtype.itemsize}"), cycles=cycles, traffic=traffic)
+        ring = -(-(end + RECORD_BYTES) // RING_ALIGNMENT_BYTES) * RING_ALIGNMENT_BYTES
+        size = ring + BYTES * len(program.descriptors) - self.memory.base
+        if size > len(self.memory.bytes):
+            raise NoRoomError(f"out of device memory: {size} bytes with the program, not {len(self.memory.bytes)}")
+        return program, ring
 
     def close(self) -> None:
         """Release the memory."""
-        self._memory = Memory(0)
+        self.memory = Memory(0)
 
-    def _program(self, problem: Problem, image: TensorImage) -> Program:
-        key = problem, tuple(image.tensors.values())
+    def _compiled(self, problem: Problem, tensors: Mapping[str, int], end: int) -> Program:
+        key = problem, tuple(tensors.values())
         if key not in self._programs:
             schedule = schedule_of(self._config, problem)
-            self._programs[key] = program_with_record(emit(schedule, image.tensors), image.end)
+            self._programs[key] = program_with_record(emit(schedule, tensors), end)
         return self._programs[key]
+
+
+class _Programs(ProgramMemory):
+    """Base class of backends that run one program at a time."""
+
+    def run(self, job: DeviceJob) -> BackendResult:
+        """Write the tensors to memory, run the program, and read its result."""
+        image = self.place(job)
+        program, ring = self.program(job, image.tensors, image.end)
+        cycles, traffic = self._execute(program, image.end, ring)
+        bits = image.result()
+        return BackendResult(bits=bits.view(f"u{bits.dtype.itemsize}"), cycles=cycles, traffic=traffic)
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
         """Run a program whose record is at `end`, after the tensors; return its cycles and the bytes moved."""
         raise NotImplementedError
 
 
-def _require_success(outcome: Outcome) -> None:
+def require_success(outcome: Outcome) -> None:
     """Raise DeviceError if a descriptor ended with an error."""
     if outcome.error:
         raise DeviceError(f"error {outcome.error} in descriptor {outcome.index}")
@@ -152,7 +177,7 @@ class Golden(_Programs):
     """Golden core: a simple but slow model."""
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        _require_success(GoldenCore(self._config, self._memory).run(program.descriptors))
+        require_success(GoldenCore(self._config, self.memory).run(program.descriptors))
         return None, moved_bytes(program, self._config)
 
 
@@ -185,7 +210,7 @@ class Verilator(_Programs):
         self._core.close()
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        tensors: NDArray[np.uint8] = np.frombuffer(self._memory.bytes, np.uint8)
+        tensors: NDArray[np.uint8] = np.frombuffer(self.memory.bytes, np.uint8)
         self._core.memory[:end] = tensors[:end]
         waves, command = self.draw or (None, None)
         self.draw = None
@@ -193,8 +218,8 @@ class Verilator(_Programs):
             done = self._core.run(program.descriptors, ring, waves=waves, command=command)
         except (IndexError, SilentMemoryError) as error:
             raise DeviceError(str(error)) from None
-        _require_success(done.outcome)
-        self._memory.bytes[: end + RECORD_BYTES] = self._core.memory[: end + RECORD_BYTES].tobytes()
+        require_success(done.outcome)
+        self.memory.bytes[: end + RECORD_BYTES] = self._core.memory[: end + RECORD_BYTES].tobytes()
         beats = done.counters["read_beats"] + done.counters["write_beats"]
         return done.cycles, beats * self._config.axi_bits // 8
 
@@ -221,51 +246,11 @@ class Mmio(_Programs):
         self._core.close()
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        base = self._memory.base
-        self._core.write(base, bytes(self._memory.bytes[: end - base]))
+        base = self.memory.base
+        self._core.write(base, bytes(self.memory.bytes[: end - base]))
         self._core.write(ring, program.image())
         outcome, counters = self._core.run(ring, len(program.descriptors))
-        _require_success(outcome)
+        require_success(outcome)
         count = end + RECORD_BYTES - base
-        self._memory.bytes[:count] = self._core.read(base, count)
+        self.memory.bytes[:count] = self._core.read(base, count)
         return None, (counters["read_beats"] + counters["write_beats"]) * self._config.axi_bits // 8
-
-
-BACKENDS: dict[str, Callable[..., Backend]] = {
-    "emulator": Emulator,
-    "golden": Golden,
-    "verilator": Verilator,
-    "mmio": Mmio,
-}
-"""Classes of backends, by name."""
-
-
-def open_backend(
-    name: str,
-    config: CoreConfig | TileConfig,
-    memory_bytes: int,
-    address: str,
-    timeout: float,
-    verilator_options: dict[str, Any],
-) -> Backend:
-    """Open a backend of `BACKENDS`.
-
-    Raises
-    ------
-    ValueError
-        If the backend does not accept the configuration or an option.
-    DeviceError
-        If the address has no core, or a core of another configuration.
-    """
-    if verilator_options["waves"] and name != "verilator":
-        raise ValueError(f"waves must be false on the {name}, which has none")
-    if address and name != "mmio":
-        raise ValueError(f"address must be left out on the {name}, not {address!r}")
-    if not isinstance(timeout, int | float) or not timeout > 0:
-        raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
-    if name == "emulator":
-        return Emulator(config)
-    if not isinstance(config, CoreConfig):
-        raise ValueError(f"backend must be emulator for a tile, which has no programs, not {name}")
-    options = {"verilator": verilator_options, "mmio": {"address": address, "timeout": timeout}}
-    return BACKENDS[name](config, memory_bytes, **options.get(name, {}))

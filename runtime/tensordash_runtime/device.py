@@ -18,11 +18,12 @@ from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.emulator import limited_threads, start_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
-from .backends import BACKENDS, Backend, Verilator, open_backend
+from .backends import Backend, Verilator
 from .errors import DeviceError
 from .execution import Execution, operand_types, require_operand_formats
 from .expected import Expectations
 from .jobs import DeviceResult
+from .opening import BACKENDS, open_backend
 from .operands import Scaling, checked_operands, checked_scaling
 from .recipe import Recipe, checked_recipe, default_rounding
 from .rounding import checked_seed
@@ -54,8 +55,9 @@ class Device:
     backend : str
         "emulator": compiled code. "golden": the golden core, which is slow. "verilator": the emitted Verilog, whose
         first build takes half a minute. "mmio": a core at `address`. A tile has only the emulator.
-    memory_bytes : int
-        Size of the device's memory, which must hold the operands and the result of an operation.
+    memory_bytes, cores : int
+        Size of the memory, which must hold the operands and the result of an operation. For "verilator": number of
+        cores at one memory port that divide each operation among them, 1 to 16.
     latency : (int, int)
         Minimum and maximum latency of the simulated Verilog's memory, in cycles.
     pause : float
@@ -113,6 +115,7 @@ class Device:
         backend: str = "emulator",
         *,
         memory_bytes: int = MEMORY_BYTES,
+        cores: int = 1,
         latency: tuple[int, int] = (50, 50),
         pause: float = 0.0,
         seed: int = 0,
@@ -141,7 +144,9 @@ class Device:
         self.rounding = default_rounding(recipe) if rounding is None else rounding
         self._rounding_seed = checked_seed(self.config, self.rounding, rounding_seed)
         options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves}
-        self._backend: Backend | None = open_backend(backend, self.config, memory_bytes, address, timeout, options)
+        self._backend: Backend | None = open_backend(
+            backend, self.config, memory_bytes, cores, address, timeout, options
+        )
         self.expectations = Expectations(self.config) if isinstance(self.config, CoreConfig) else None
 
     def __enter__(self) -> "Device":

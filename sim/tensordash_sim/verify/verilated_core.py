@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +131,7 @@ class VerilatedCore:
         if self.read("identity") != IDENTITY:
             raise VerilatedError(f"identity must be {IDENTITY:#x}, not {self.read('identity'):#x}")
 
-    def __enter__(self) -> "VerilatedCore":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -67,12 +67,12 @@ class VerilatedMulticore(VerilatedCore):
     def run_all(
         self, programs: Sequence[Sequence[int]], rings: Sequence[int], most: int = 100_000_000
     ) -> list[CoreRun]:
-        """Issue soft resets, execute a program on each core, and wait until all have ended.
+        """Issue soft resets, execute programs on the first cores, and wait until all have ended.
 
         Parameters
         ----------
         programs : sequence of sequence of int
-            Descriptors for each core; the last one, and no other, is an `end`.
+            Descriptors for each of the first cores; the last one, and no other, is an `end`.
         rings : sequence of int
             Address of each core's ring.
         most : int
@@ -98,17 +98,17 @@ class VerilatedMulticore(VerilatedCore):
             self.select(core)
             self.write("tail", len(program))
         runs: dict[int, CoreRun] = {}
-        while len(runs) < self.cores:
+        while len(runs) < len(programs):
             if self.cycle - began >= most:
-                raise VerilatedError(f"{self.cores - len(runs)} programs have not ended in {most} cycles")
+                raise VerilatedError(f"{len(programs) - len(runs)} programs have not ended in {most} cycles")
             if not self.wait(min(STOP_CHECK_CYCLES, most)):
                 continue
             cycles = self.cycle - began
-            for core in range(self.cores):
+            for core in range(len(programs)):
                 self.select(core)
                 if core not in runs and self.read("cause"):
                     runs[core] = self._ended(cycles)
-        return [runs[core] for core in range(self.cores)]
+        return [runs[core] for core in range(len(programs))]
 
     def _ended(self, cycles: int) -> CoreRun:
         """Return the run of the selected core, and clear its interrupt."""

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_runtime import Device, DeviceError
+from tensordash_runtime.jobs import DeviceJob
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.parts import divide
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.simulators import simulator_names
 from tensordash_sim.verify.verilated_multicore import VerilatedMulticore
@@ -30,12 +35,12 @@ def test_parts_equal_pytorch_and_share_reads(bench, operation):
         )
         for name in OPERANDS[operation]
     }
-    whole = bench.Workload("layer", LAYER, operation, OPERANDS[operation][0], values)
-    parts = [bench.part(whole, core, CORES) for core in range(CORES)]
-    (shared,) = values.keys() - {bench.divided(whole, CORES)}
-    apart, together = (bench.run_parts(CONFIG, parts, shared, shares=way, quick=True) for way in (False, True))
+    problem = Problem(layer=LAYER, operation=operation, rows=OPERANDS[operation][0])
+    job = DeviceJob(problem=problem, values=values)
+    apart, together = (bench.run_parts(CONFIG, job, CORES, shares=way, quick=True) for way in (False, True))
+    shared = values[divide(LAYER, operation, CORES, CONFIG.tile.lanes).shared]
     # Each value of the shared operand is read once less.
-    assert apart["beats"] - together["beats"] >= values[shared].size * 16 // CONFIG.axi_bits
+    assert apart.traffic - together.traffic >= shared.nbytes
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,53 @@ def test_random_programs(seeds, memory):
                 found = multicore.memory[core * SIZE :][:SIZE].copy()
                 found[RING] = np.frombuffer(memory_after, np.uint8)[RING]
                 assert found.tobytes() == bytes(memory_after), f"seed {seed}, core {core}: {cases[core].title}"
+
+
+def test_device_equals_the_emulator():
+    """All operations, also of sizes that cannot be divided equally, biases, ReLU, masks and stochastic rounding."""
+    rng = np.random.default_rng(3)
+
+    def draw(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) * (rng.random(shape) < 0.6)).astype(np.float16)
+
+    with Device(CONFIG, "verilator", cores=CORES, quick=True, memory_bytes=SIZE) as device, Device(CONFIG) as emulator:
+        for shape in ((16, 24, 8), (5, 7, 3), (1, 1, 1), (3, 4, 8, 4)):
+            a, b = draw(*shape[:-1]), draw(*shape[:-3], *shape[-2:])
+            assert np.array_equal(device.matmul(a, b), emulator.matmul(a, b)), shape
+        geometry = MatrixProduct(batch=1, samples=8, in_features=6, out_features=8)
+        for operation, pair in OPERANDS.items():
+            operands = {name: draw(*geometry.shapes[name]) for name in pair}
+            more = {"mask": draw(*geometry.shapes[RESULTS[operation]])}
+            more |= {"bias": rng.standard_normal(8).astype(np.float32), "relu": True} if operation == "AxW" else {}
+            results = [each.contract(geometry, operation, operands, **more).result for each in (device, emulator)]
+            assert np.array_equal(*results), operation
+            results = [each.contract(geometry, operation, operands, fp32=True).result for each in (device, emulator)]
+            assert np.array_equal(*results), operation
+    a, b = draw(12, 8), draw(8, 8)
+    options = {"rounding": "stochastic", "rounding_seed": 7}
+    device = Device(CONFIG, "verilator", cores=CORES, quick=True, memory_bytes=SIZE, **options)
+    with device, Device(CONFIG, **options) as emulator:
+        assert np.array_equal(device.matmul(a, b), emulator.matmul(a, b))
+
+
+def test_no_room():
+    a, b = np.zeros((64, 64), np.float16), np.zeros((64, 32), np.float16)
+    device = Device(CONFIG, "verilator", cores=CORES, quick=True, memory_bytes=1 << 13)
+    with device, pytest.raises(DeviceError, match="out of device memory"):
+        device.matmul(a, b)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cores": 2}, "cores must be 1 on the emulator, not 2"),
+        ({"backend": "verilator", "cores": 17}, "cores must be an integer from 1 to 16, not 17"),
+        ({"backend": "verilator", "cores": 2, "waves": True}, "waves must be false on several cores"),
+    ],
+)
+def test_devices_that_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Device(CONFIG, **options)
 
 
 def test_bad_arguments():
