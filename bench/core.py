@@ -36,6 +36,7 @@ from common import (
     replace_between,
     store_figures,
 )
+from cost_pages import CORES
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
@@ -59,6 +60,8 @@ from tensordash_sim.verify.verilated_core import CoreRun, VerilatedCore
 from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "core.json"
+COSTS = DOCS / "cost.json"
+"""Figures of `bench/cost.py`, which has the logic of all presets."""
 PAGE = DOCS / "core-results.md"
 MEMORY_BYTES = 1 << 22
 POLL_CYCLES = 32
@@ -313,6 +316,7 @@ def main() -> int:
         figures = {
             "over_core": compare_larger_cores(arguments.layer, arguments.set, console),
             "over_core_at": measured_at(),
+            "logic_ratio": stored_logic_ratios(),
         }
         if arguments.page:
             _write_page(load_figures(RESULTS) | figures)
@@ -373,10 +377,16 @@ def _goal_figures(document: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("busy", "speedup_ratio")
     }
     half = next(each for each in document["compression"] if each["zeros"] == 0.5)
-    figures = {**by_layer, "traffic_ratio": half["traffic_ratio"]}
+    logic_ratio = stored_logic_ratios()
     if "logic" in document:
-        figures["logic_ratio"] = document["logic"]["logic_ratio"]
-    return figures
+        logic_ratio["core"] = document["logic"]["logic_ratio"]
+    return {**by_layer, "traffic_ratio": half["traffic_ratio"], "logic_ratio": logic_ratio}
+
+
+def stored_logic_ratios() -> dict[str, float]:
+    """Return the logic around the tile over the tile's by preset, as `bench/cost.py` measured it."""
+    stored = load_figures(COSTS)
+    return {name: stored[name]["figures"]["logic_ratio"] for name in CORES if name in stored}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from common import argument_parser, core_preset, load_figures, store_figures
-from cost_pages import PAGES, fill_page
+from cost_pages import CORES, PAGES, fill_page
 from format_tiles import CLOCK_NS, FORMAT_TILES, measured
 from scaling_picture import draw, tables
 from tensordash import TileConfig, load_preset
@@ -225,7 +225,7 @@ def parts() -> dict[str, Part]:
     found["scaling"] = Part(every, _scaling)
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
     memories = f"{cacti_digest()} {MACROS} {PARTS} {MIN_PART_BITS}, other ports, one piece"
-    for name in ("core", "core-bf16"):
+    for name in CORES:
         core = core_preset(name)
         found[name] = Part((core,), partial(_core, core), f"core {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")

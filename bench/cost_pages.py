@@ -57,6 +57,10 @@ FORMAT_NAMES = {
     "nvfp4-8-columns": "NVFP4, exact, 8 columns",
     "nvfp4-16-columns": "NVFP4, exact, 16 columns",
 }
+CORES = ("core", "core-bf16", "core-int8", "core-wide")
+WIDE_GOALS = {"four_cores": 0.67, "logic_ratio": 0.27, "dense": 1.05}
+"""Largest ratios that are goals of core-wide: area over four cores', logic around the tile over the tile's, area over
+the dense core's."""
 SKIPPING = ("staging_buffers", "a_muxes", "schedulers_b_muxes")
 DESIGNS = ("tensordash", "baseline")
 
@@ -69,7 +73,15 @@ def fill_page(text: str, results: Mapping[str, Any]) -> str:
     jinja2.TemplateNotFound
         If a region has no template.
     """
-    values = {**HELPERS, "results": results, "rows": ROWS, "names": NAMES, "format_names": FORMAT_NAMES}
+    values = {
+        **HELPERS,
+        "results": results,
+        "rows": ROWS,
+        "names": NAMES,
+        "format_names": FORMAT_NAMES,
+        "cores": {name: results[name] for name in CORES},
+        "wide_goals": WIDE_GOALS,
+    }
     return REGION.sub(lambda found: f"{found[1]}{found[2]}{render(f'cost/{found[1]}', **values)}\n", text)
 
 
@@ -126,6 +138,37 @@ def in_one_piece(document: Any, design: str) -> float:
     return float(document[design]["area_um2"]["logic and memories, cacti"] + sum(more))
 
 
+def core_totals(document: Any, design: str = "tensordash") -> dict[str, float]:
+    """Return the areas of a core, and its cycles, energies and power in the training step, by name."""
+    areas, step = document[design]["area_um2"], document[design]["step"]
+    energies = step["energy_uj"]
+    cacti, macros = (f"logic and memories, {source}" for source in ("cacti", "macros"))
+    return {
+        "area, logic": areas["logic"],
+        "area, CACTI": areas[cacti],
+        "area, macros": areas[macros],
+        "cycles": step["cycles"],
+        "energy, logic": energies["logic"],
+        "energy, CACTI": energies[cacti],
+        "energy, macros": energies[macros],
+        "energy, CACTI and DRAM": energies[cacti] + energies["dram"],
+        "power, logic": energies["logic"] / step["cycles"],
+    }
+
+
+def core_ratios(document: Any, other: Any, design: str = "tensordash") -> dict[str, float]:
+    """Return a core's `core_totals` over those of another core's design.
+
+    >>> area = {"logic": 2.0, "logic and memories, cacti": 3.0, "logic and memories, macros": 4.0}
+    >>> energy = {"logic": 1.0, "logic and memories, cacti": 2.0, "logic and memories, macros": 3.0, "dram": 2.0}
+    >>> core = {"tensordash": {"area_um2": area, "step": {"cycles": 10, "energy_uj": energy}}}
+    >>> set(core_ratios(core, core).values())
+    {1.0}
+    """
+    theirs = core_totals(other, design)
+    return {name: total / theirs[name] for name, total in core_totals(document).items()}
+
+
 def break_even(document: Any) -> str:
     """Return the share of random zeros at which speed per area equals the baseline's, by interpolation.
 
@@ -147,6 +190,8 @@ HELPERS = {
     for each in (
         added,
         break_even,
+        core_ratios,
+        core_totals,
         delay,
         in_one_piece,
         milliwatts,
