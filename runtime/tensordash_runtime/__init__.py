@@ -1,7 +1,7 @@
 """Runtime: run operations on NumPy and PyTorch tensors on a TensorDash core, in an emulator or in its Verilog.
 
 `dispatch` intercepts PyTorch's operations, and `products` maps them to contractions. `execution` scales and
-rounds operands, `programs` compiles, and `backends` executes.
+rounds operands, `programs` compiles, and `backends` and `multicore` execute.
 
 `offload` and `compile_step` import PyTorch on first use.
 """
