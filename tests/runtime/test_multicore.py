@@ -73,6 +73,34 @@ def test_random_programs(seeds, memory):
                 assert found.tobytes() == bytes(memory_after), f"seed {seed}, core {core}: {cases[core].title}"
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
+def test_reset_of_one_core(seed):
+    """Both cores execute one program on one memory. One is reset in the middle; the other one ends alone."""
+    random = Random(seed)
+    case = random_program(random, CONFIG, SIZE)
+    golden = GoldenCore(CONFIG, Memory(SIZE))
+    golden.memory.bytes[:] = case.memory.bytes
+    outcome = golden.run(case.program.descriptors)
+    with VerilatedMulticore(CONFIG, CORES, SIZE, quick=True, seed=seed, latency=(0, 60), pause=0.1) as multicore:
+        multicore.memory[:] = np.frombuffer(case.memory.bytes, np.uint8)
+        multicore.share(0, SIZE, 300)
+        multicore.put(case.program.descriptors, PROGRAM)
+        for core in range(CORES):
+            multicore.select(core)
+            multicore.begin(PROGRAM, len(case.program.descriptors))
+        multicore.wait(random.randrange(1, 1500))
+        reset, other = random.sample(range(CORES), CORES)
+        multicore.select(reset)
+        multicore.reset()
+        multicore.select(other)
+        while not multicore.read("cause"):
+            multicore.wait(1000)
+            assert multicore.cycle < 100_000, f"seed {seed}"
+        assert multicore.outcome() == outcome, f"seed {seed}: {case.title}"
+        multicore.memory[RING] = np.frombuffer(golden.memory.bytes, np.uint8)[RING]
+        assert multicore.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {case.title}"
+
+
 def test_device_equals_the_emulator():
     """All operations, also of sizes that cannot be divided equally, biases, ReLU, masks and stochastic rounding."""
     rng = np.random.default_rng(3)
