@@ -11,7 +11,7 @@ without sharing, and on several cores that read the shared operand once. Results
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -124,17 +124,15 @@ def main() -> int:
     document = {"cores": figures, **measured_at()}
     if options.page:
         store_figures(RESULTS, document)
-        write_page()
+        atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
     if options.json:
         print_json(document)
     return 0
 
 
-def write_page() -> None:
-    """Write the table of docs/core-results.md from docs/cores.json."""
-    table = render("cores", **load_figures(RESULTS))
-    text = PAGE.read_text(encoding="utf-8")
-    atomic_write(PAGE, replace_between(text, "<!-- cores -->", "<!-- end of cores -->", table))
+def fill_page(text: str, figures: Mapping[str, Any]) -> str:
+    """Return docs/core-results.md with the table of several cores."""
+    return replace_between(text, "<!-- cores -->", "<!-- end of cores -->", render("cores", **figures))
 
 
 if __name__ == "__main__":

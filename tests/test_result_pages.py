@@ -24,7 +24,10 @@ def benches() -> Iterator[None]:
 
 
 @pytest.fixture(
-    params=["training_page", "recipe_losses", "mutant_page", "core", "past_four", "litex_memories", "step_programs"]
+    params=[
+        *("training_page", "recipe_losses", "mutant_page", "core", "past_four", "litex_memories", "step_programs"),
+        "system",
+    ]
 )
 def bench(request: pytest.FixtureRequest) -> ModuleType:
     module = import_module(request.param)
