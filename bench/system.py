@@ -7,7 +7,8 @@
 
 Each core of the preset `core` has a part of the operation: samples, or for the gradient of weights channels or filters.
 Memory transfers 16 bytes per cycle after a latency of 50 cycles. Each operation runs on one core, on several cores
-without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's.
+without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's. The bench also
+maps to gates what joins the memory ports.
 """
 
 import sys
@@ -31,11 +32,14 @@ from common import (
 )
 from core import RESNET, Workload, run_layer, workloads
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.core_files import core_verilog
 from tensordash_runtime.jobs import BackendResult, DeviceJob
 from tensordash_runtime.multicore import Multicore
 from tensordash_sim.compiler.images import expected
 from tensordash_sim.compiler.problem import Problem
 from tensordash_storage.files import atomic_write
+from tensordash_synth.hierarchy import Hierarchy
+from tensordash_synth.run import running
 
 RESULTS = DOCS / "cores.json"
 PAGE = DOCS / "core-results.md"
@@ -97,6 +101,14 @@ def measure(config: CoreConfig, each: Workload, counts: list[int]) -> dict[str, 
     return figures
 
 
+def map_join(config: CoreConfig, cores: int) -> dict[str, float]:
+    """Return the area and the longest path of what joins the cores' memory ports, mapped at 2 ns."""
+    hierarchy = Hierarchy(core_verilog(config, cores), "tensordash_join")
+    with running(None, 2.0, None, 1) as run:
+        mapped, _ = run.map_flattened(hierarchy, "join")
+        return {"ge": round(mapped.area_um2 / run.library.gate_area, 1), "delay_ns": round(mapped.delay_ns, 4)}
+
+
 def main() -> int:
     """Run the bench; return the exit status."""
     parser = argument_parser(__doc__)
@@ -121,7 +133,8 @@ def main() -> int:
                 f"{count} cores, {title}: {measured['ratio']:.2f}, without sharing {measured['ratio_apart']:.2f}",
                 markup=False,
             )
-    document = {"cores": figures, **measured_at()}
+    join = {str(count): map_join(config, count) for count in counts}
+    document = {"cores": figures, "join": join, **measured_at()}
     if options.page:
         store_figures(RESULTS, document)
         atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))

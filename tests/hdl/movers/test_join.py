@@ -34,6 +34,7 @@ def test_each_core_writes_its_data(cores):
     assert run("writes", cores, seed=cores) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("cores", [2, 3])
 def test_a_join_reads_and_writes(cores):
     assert run("join", cores, effort=0.4) == []
