@@ -4,9 +4,11 @@ from random import Random
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_runtime import Device, DeviceError
+from tensordash_runtime import Device, DeviceError, offload
 from tensordash_runtime.jobs import DeviceJob
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.parts import divide
@@ -126,6 +128,28 @@ def test_device_equals_the_emulator():
     device = Device(CONFIG, "verilator", cores=CORES, quick=True, memory_bytes=SIZE, **options)
     with device, Device(CONFIG, **options) as emulator:
         assert np.array_equal(device.matmul(a, b), emulator.matmul(a, b))
+
+
+@pytest.mark.slow
+def test_a_step_of_resnet18_on_four_cores(bench):
+    """All parameters, running statistics and the loss equal the emulator's after a step on images of 32x32."""
+    from step_programs import build_resnet18
+
+    def train(device: Device) -> tuple[float, dict[str, torch.Tensor]]:
+        torch.manual_seed(0)
+        model = build_resnet18()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        with offload(device) as run:
+            loss = F.cross_entropy(model(torch.randn(4, 3, 32, 32)), torch.randint(0, 10, (4,)))
+            loss.backward()
+            optimizer.step()
+        assert not run.missed
+        return loss.item(), model.state_dict()
+
+    with Device("core") as emulator, Device("core", "verilator", cores=4) as device:
+        (loss, tensors), (other_loss, others) = train(emulator), train(device)
+    assert loss == other_loss
+    assert all(torch.equal(tensors[name], others[name]) for name in tensors)
 
 
 def test_no_room():
