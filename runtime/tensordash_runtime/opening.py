@@ -46,7 +46,7 @@ def open_backend(
     if not isinstance(timeout, int | float) or not timeout > 0:
         raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
     if require_int("cores", cores, 1, MAX_CORES) > 1 and name != "verilator":
-        raise ValueError(f"cores must be 1 on the {name}, not {cores}")
+        raise ValueError(f"cores must be 1 unless the backend is verilator, not {cores} on {name}")
     if name == "emulator":
         return Emulator(config)
     if not isinstance(config, CoreConfig):

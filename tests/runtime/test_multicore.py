@@ -1,5 +1,7 @@
 """Test several cores on the emitted Verilog: results, shared reads, and the end of sharing."""
 
+import contextlib
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -9,9 +11,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, DeviceError, offload
+from tensordash_runtime.backends import Golden
 from tensordash_runtime.jobs import DeviceJob
+from tensordash_runtime.multicore import Multicore
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.compiler.parts import divide
+from tensordash_sim.compiler.parts import divide, part_of
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.lowering import MatrixProduct
@@ -29,20 +33,48 @@ RING = slice(PROGRAM, PROGRAM + 4096)
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
-def test_parts_equal_pytorch_and_share_reads(bench, operation):
+@pytest.mark.parametrize("layer", [LAYER, replace(LAYER, channels=24)])
+def test_parts_equal_pytorch_and_share_reads(bench, operation, layer):
+    """A shared operand has less than a page, or some pages and a part of one."""
     rng = np.random.default_rng(1)
     values = {
-        name: np.where(rng.random(LAYER.shape(name)) < 0.5, 0, rng.standard_normal(LAYER.shape(name))).astype(
+        name: np.where(rng.random(layer.shape(name)) < 0.5, 0, rng.standard_normal(layer.shape(name))).astype(
             np.float16
         )
         for name in OPERANDS[operation]
     }
-    problem = Problem(layer=LAYER, operation=operation, rows=OPERANDS[operation][0])
+    problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
     job = DeviceJob(problem=problem, values=values)
     apart, together = (bench.run_parts(CONFIG, job, CORES, shares=way, quick=True) for way in (False, True))
-    shared = values[divide(LAYER, operation, CORES, CONFIG.tile.lanes).shared]
+    division = divide(layer, operation, CORES, CONFIG.tile.lanes)
     # Each value of the shared operand is read once less.
-    assert apart.traffic - together.traffic >= shared.nbytes
+    assert apart.traffic - together.traffic >= values[division.shared].nbytes
+    golden, moved = Golden(CONFIG, SIZE), 0
+    for number in range(CORES):
+        part, chosen = part_of(layer, operation, values, division, number)
+        moved += golden.run(DeviceJob(problem=replace(problem, layer=part), values=chosen)).traffic
+    assert apart.traffic == moved
+    for each in (apart, together):
+        assert each.traffic * 8 / CONFIG.axi_bits < each.cycles < 20_000
+
+
+def test_sharing_that_ends_early(bench, monkeypatch):
+    """Cores start some cycles after each other. Without patience they go on alone, with the same results."""
+    monkeypatch.setattr("tensordash_runtime.multicore.PATIENCE", 1)
+    values = {name: np.ones(LAYER.shape(name), np.float16) for name in OPERANDS["AxW"]}
+    job = DeviceJob(problem=Problem(layer=LAYER, operation="AxW", rows="A"), values=values)
+    with pytest.raises(SystemExit, match="sharing ended early"):
+        bench.run_parts(CONFIG, job, CORES, shares=True, quick=True)
+
+
+def test_an_error_of_a_core():
+    """Memory answers reads of the second core's tensors with an error."""
+    backend = Multicore(CONFIG, SIZE, CORES, quick=True)
+    with contextlib.closing(backend):
+        backend._cores.fail(range((SIZE + 4096) * 8 // CONFIG.axi_bits, (SIZE + 8192) * 8 // CONFIG.axi_bits))
+        values = {name: np.ones(LAYER.shape(name), np.float16) for name in OPERANDS["AxW"]}
+        with pytest.raises(DeviceError, match="error read in descriptor"):
+            backend.run(DeviceJob(problem=Problem(layer=LAYER, operation="AxW", rows="A"), values=values))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +98,7 @@ def test_random_programs(seeds, memory):
                 multicore.memory[core * SIZE :][:SIZE] = np.frombuffer(case.memory.bytes, np.uint8)
             multicore.share(0, CORES * SIZE, 40)
             programs = [case.program.descriptors for case in cases]
-            runs = multicore.run_all(programs, [core * SIZE + PROGRAM for core in range(CORES)])
+            runs = multicore.run_all(programs, [core * SIZE + PROGRAM for core in range(CORES)], most=1_000_000)
             assert multicore.patience == 0, f"seed {seed}"
             for core, (run, (outcome, memory_after)) in enumerate(zip(runs, expected, strict=True)):
                 assert run.outcome == outcome, f"seed {seed}, core {core}: {cases[core].title}"
@@ -110,7 +142,10 @@ def test_device_equals_the_emulator():
     def draw(*shape: int) -> np.ndarray:
         return (rng.standard_normal(shape) * (rng.random(shape) < 0.6)).astype(np.float16)
 
-    with Device(CONFIG, "verilator", cores=CORES, quick=True, memory_bytes=SIZE) as device, Device(CONFIG) as emulator:
+    with (
+        Device(CONFIG, "verilator", cores=CORES, quick=True, memory_bytes=SIZE - 100) as device,
+        Device(CONFIG) as emulator,
+    ):
         for shape in ((16, 24, 8), (5, 7, 3), (1, 1, 1), (3, 4, 8, 4)):
             a, b = draw(*shape[:-1]), draw(*shape[:-3], *shape[-2:])
             assert np.array_equal(device.matmul(a, b), emulator.matmul(a, b)), shape
@@ -120,6 +155,8 @@ def test_device_equals_the_emulator():
             more = {"mask": draw(*geometry.shapes[RESULTS[operation]])}
             more |= {"bias": rng.standard_normal(8).astype(np.float32), "relu": True} if operation == "AxW" else {}
             results = [each.contract(geometry, operation, operands, **more).result for each in (device, emulator)]
+            assert np.array_equal(*results), operation
+            results = [each.contract(geometry, operation, operands, scale=3).result for each in (device, emulator)]
             assert np.array_equal(*results), operation
             results = [each.contract(geometry, operation, operands, fp32=True).result for each in (device, emulator)]
             assert np.array_equal(*results), operation
@@ -162,7 +199,7 @@ def test_no_room():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cores": 2}, "cores must be 1 on the emulator, not 2"),
+        ({"cores": 2}, "cores must be 1 unless the backend is verilator, not 2 on emulator"),
         ({"backend": "verilator", "cores": 17}, "cores must be an integer from 1 to 16, not 17"),
         ({"backend": "verilator", "cores": 2, "waves": True}, "waves must be false on several cores"),
     ],

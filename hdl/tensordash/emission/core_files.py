@@ -102,6 +102,7 @@ def render_core(
             {
                 "version": __version__,
                 "digest": config.digest,
+                **({} if cores == 1 else {"cores": cores}),
                 "config": config.to_mapping(),
                 "derived": _derived(config),
                 "memories": memory_list,

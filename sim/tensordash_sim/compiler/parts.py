@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class Division:
 
 
 def divide(layer: Layer, operation: str, count: int, lanes: int) -> Division:
-    """Divide an operation into parts, equally large ones if possible, in whole groups.
+    """Divide an operation into equally large parts of whole groups if possible, or else of any equal size.
 
     Parameters
     ----------
@@ -73,8 +74,8 @@ def divide(layer: Layer, operation: str, count: int, lanes: int) -> Division:
     allowed = [name for name in OF_RESULTS[operation] if name in sizes]
     if operation == "AxG":
         allowed.sort(key=lambda name: -sizes[name])
-    for name in allowed:
-        if sizes[name] % (count * (1 if name == "samples" else lanes)) == 0:
+    for unit, name in product((lanes, 1), allowed):
+        if sizes[name] % (count * (1 if name == "samples" else unit)) == 0:
             (shared,) = (each for each in OPERANDS[operation] if each not in AXES[name])
             return Division(size=name, count=count, shared=shared)
     sizes["products"] = layer.products

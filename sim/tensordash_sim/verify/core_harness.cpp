@@ -343,6 +343,7 @@ int core_fetching(Device* device, int channel) {
     return !device->reads.empty() && device->reads.front().number == 0;
 }
 void core_seed(Device* device, uint64_t seed) { device->state = seed * 0x9e3779b97f4a7c15u | 1; }
+unsigned core_irq(Device* device) { return device->top->irq; }
 uint64_t core_states(Device* device) { return device->before; }
 uint64_t core_at_reset(Device* device) { return device->at_reset; }
 unsigned core_bus_at_reset(Device* device) { return device->bus_at_reset; }

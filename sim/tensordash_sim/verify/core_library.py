@@ -49,6 +49,7 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "errors": (NUMBERS, [DEVICE]),
         "fetching": (INT, [DEVICE, INT]),
         "seed": (None, [DEVICE, NUMBER]),
+        "irq": (ctypes.c_uint, [DEVICE]),
         "states": (NUMBER, [DEVICE]),
         "at_reset": (NUMBER, [DEVICE]),
         "bus_at_reset": (ctypes.c_uint, [DEVICE]),

@@ -104,9 +104,10 @@ class VerilatedMulticore(VerilatedCore):
             if not self.wait(min(STOP_CHECK_CYCLES, most)):
                 continue
             cycles = self.cycle - began
+            interrupts = self._library.core_irq(self._device)
             for core in range(len(programs)):
-                self.select(core)
-                if core not in runs and self.read("cause"):
+                if interrupts >> core & 1:
+                    self.select(core)
                     runs[core] = self._ended(cycles)
         return [runs[core] for core in range(len(programs))]
 

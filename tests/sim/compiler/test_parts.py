@@ -14,6 +14,7 @@ LAYERS = {
     "products": Layer(samples=1, channels=5, filters=3, size=(1, 7), products=4),
     "more products": Layer(samples=1, channels=5, filters=3, size=(1, 7), products=6),
     "odd sizes": Layer(samples=3, channels=5, filters=7, size=(4, 5), kernel=(2, 2)),
+    "equal sizes": Layer(samples=1, channels=16, filters=12, size=(3, 4), kernel=(2, 2)),
     "one of each": Layer(samples=1, channels=1, filters=1, size=(1, 1)),
 }
 
@@ -51,6 +52,8 @@ def test_parts_have_all_results(name, operation, count):
         ("products", "AxG", Division(size="products", count=4)),
         ("more products", "AxW", Division(size="positions", count=4)),
         ("odd sizes", "AxW", Division(size="filters", count=4)),
+        ("equal sizes", "AxW", Division(size="filters", count=4, shared="A")),
+        ("equal sizes", "AxG", Division(size="channels", count=4, shared="G")),
         ("one of each", "AxG", Division(size="products", count=1)),
     ],
 )
