@@ -1,7 +1,7 @@
 """Buffer: a read returns the value that was written last to its word, and requests wait only as priorities demand.
 
 A write is never lost and changes no other word, whatever other ports do in the same cycle. Requests wait only for ports
-of their kind that use the same bank of the same region (with pairs, the same half of it). No request starves. A reset
+of their kind that use the same bank of the same region (with pairs, the same half). No request starves. A reset
 loses neither contents nor the answer to a read of the cycle before.
 
 The proof watches an arbitrary group in an arbitrary bank. The model has all ports, banks, regions and bits. Each of its
@@ -31,7 +31,7 @@ from ..proof import BrokenVariant, Proof
 __all__ = ["PRESETS", "PROOF"]
 
 PRESETS = ("core", "core-wide")
-"""The presets with a proof. Buffers of other presets differ from that of `core` only in sizes."""
+"""The presets with a proof. Buffers of other presets differ from the buffer of `core` only in sizes."""
 CORE, WIDE = (load_any_preset(name) for name in PRESETS)
 
 
