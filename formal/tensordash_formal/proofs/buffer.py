@@ -1,14 +1,14 @@
 """Buffer: a read returns the value that was written last to its word, and requests wait only as priorities demand.
 
 A write is never lost and changes no other word, whatever other ports do in the same cycle. Requests wait only for ports
-of their kind that use the same bank of the same region (with pairs, the same half). No request starves. A reset
-loses neither contents nor the answer to a read of the cycle before.
+of their kind that use the same bank of the same region (with pairs, the same half). No request starves. A reset loses
+neither contents nor the answer to a read of the cycle before.
 
 The proof watches an arbitrary group in an arbitrary bank. The model has all ports, banks, regions and bits. Each of its
 memories stores one watched word and returns a free value for every other word.
 
-Assumes: nothing about the ports. The value of a word that is read in the cycle in which it is written is unchecked, and
-so is one that was not written since the first reset.
+Assumes: nothing about the ports. Three things are unchecked: the value of a word that is read in the cycle in which it
+is written, the value of a word that was not written since the first reset, and `ready` of a port without a request.
 """
 
 from collections.abc import Callable
