@@ -84,7 +84,7 @@ CASES += [
         marks=pytest.mark.slow,
     ),
 ]
-# CI proves a core's wires, its register port and its adders. All proofs of all presets run at night.
+# CI proves a core's wires, register port, adders and buffers. All proofs of all presets run at night.
 QUICK_CORE_PROOFS = (
     "core_wiring-core",
     "core_axi_lite-core",
@@ -93,6 +93,8 @@ QUICK_CORE_PROOFS = (
     "integer_adder-core-int8",
     "integer_converter-core-int8",
     "join-core",
+    "buffer-core",
+    "stream_buffer-core",
 )
 CASES += [
     pytest.param(
@@ -164,6 +166,8 @@ REFUTED_CORE_CLAIMS = (
     "results_saturate",
     "the_total_is_the_sum",
     "beats_answer_the_oldest_burst",
+    "no_request_starves",
+    "a_bank_reads_unless_its_memory_is_written",
 )
 BROKEN_VARIANTS += [
     pytest.param(
