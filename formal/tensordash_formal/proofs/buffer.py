@@ -7,8 +7,8 @@ neither contents nor the answer to a read of the cycle before.
 The proof watches an arbitrary group in an arbitrary bank. The model has all ports, banks, regions and bits. Each of its
 memories stores one watched word and returns a free value for every other word.
 
-Assumes: nothing about the ports. Values are unchecked of a word that is read in the cycle in which it is written, and of
-a word that was not written since the first reset. `ready` of a port without a request is unchecked, too.
+Assumes: nothing about the ports. Values are unchecked of a word that is read in the cycle in which it is written, and
+of a word that was not written since the first reset. `ready` of a port without a request is unchecked, too.
 """
 
 from collections.abc import Callable
