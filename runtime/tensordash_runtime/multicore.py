@@ -1,6 +1,7 @@
 """Execute each job on several cores at one memory port, on the emitted Verilog."""
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
 from tensordash.movers.axi import PAGE
-from tensordash_sim.compiler.images import TensorImage
+from tensordash.movers.read_join import PATIENCE_BITS
+from tensordash_sim.compiler.images import TensorImage, grouped_shape
 from tensordash_sim.compiler.parts import Division, divide, join_results, part_of
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.verify.verilated_core import SilentMemoryError
@@ -20,8 +22,8 @@ from .jobs import BackendResult, DeviceJob
 
 __all__ = ["Multicore"]
 
-PATIENCE = 0xFFFF
-"""Cycles that a shared burst waits for the other cores."""
+PATIENCE = (1 << PATIENCE_BITS) - 1
+"""Cycles that a shared burst waits for the other cores: as many as the register holds."""
 
 
 class Multicore:
@@ -105,11 +107,12 @@ class Multicore:
         self._cores.share(end_of_memory, end_of_memory + PAGE, PATIENCE)
         if not division.shared:
             return
-        begin = image.tensors[division.shared]
-        end = min([*(each for each in image.tensors.values() if each > begin), image.end])
-        self._write(base, bytes(image.memory.bytes[begin - image.memory.base : end - image.memory.base]))
+        groups = prod(grouped_shape(self._config, image.layer, division.shared))
+        data = image.memory.read(image.tensors[division.shared], groups * self._config.group_bytes)
+        assert data is not None
+        self._write(base, data)
         if self._shares:
-            self._cores.share(base, base + -(-(end - begin) // PAGE) * PAGE, PATIENCE)
+            self._cores.share(base, base + -(-len(data) // PAGE) * PAGE, PATIENCE)
 
     def _execute(self, programs: list[Program], rings: list[int]) -> tuple[int, int]:
         """Run the programs; return the cycles until the last one ends, and the bytes of tensors moved."""

@@ -122,7 +122,6 @@ class VerilatedCore:
         verilog: str = "",
     ) -> None:
         self.config, self.base = config, base
-        self._first_register = 0
         self._library = core_library(verilog or verilog_of(config), quick, waves)
         self._device = self._library.core_new(base, size, *latency, pause, seed)
         self.memory: NDArray[np.uint8] = np.ctypeslib.as_array(self._library.core_memory(self._device), (size,))
@@ -171,16 +170,18 @@ class VerilatedCore:
             self.write(f"{name}_high", value >> 32)
 
     def write(self, register: str, value: int) -> None:
-        if not self._library.core_write(self._device, self._first_register + named(register).offset, value):
+        if not self._library.core_write(self._device, self._address(register), value):
             raise VerilatedError(f"no answer to a write of {register}")
 
     def read(self, register: str) -> int:
         value = ctypes.c_uint32()
-        if not self._library.core_read(
-            self._device, self._first_register + named(register).offset, ctypes.byref(value)
-        ):
+        if not self._library.core_read(self._device, self._address(register), ctypes.byref(value)):
             raise VerilatedError(f"no answer to a read of {register}")
         return int(value.value)
+
+    def _address(self, register: str) -> int:
+        """Return the address of a register."""
+        return named(register).offset
 
     @property
     def idle(self) -> bool:

@@ -1,6 +1,5 @@
 """Fast simulation of the Verilog of several cores at one memory port."""
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,13 +31,14 @@ class VerilatedMulticore(VerilatedCore):
 
     def __init__(self, config: CoreConfig, cores: int, size: int, **options: Any) -> None:
         self.cores = cores
+        self._selected = 0
         super().__init__(config, size, verilog=verilog_of(config, cores), **options)
 
     def select(self, core: int) -> None:
         """Choose the core for the methods of `VerilatedCore`."""
         if not 0 <= core < self.cores:
             raise IndexError(f"core must be from 0 to {self.cores - 1}, not {core}")
-        self._first_register = core << ADDRESS_BITS
+        self._selected = core
 
     def share(self, base: int, end: int, patience: int) -> None:
         """Set the addresses of shared tensors, from `base` to `end` - 1, and a shared burst's patience in cycles.
@@ -51,18 +51,19 @@ class VerilatedMulticore(VerilatedCore):
         if base % PAGE or end % PAGE or base >= end:
             raise ValueError(f"base and end must be multiples of {PAGE}, the end above, not {base:#x} and {end:#x}")
         values = (base % (1 << 32), base >> 32, (end - 1) % (1 << 32), (end - 1) >> 32, patience)
-        for place, (name, value) in enumerate(zip(JOIN_REGISTERS, values, strict=True)):
-            if not self._library.core_write(self._device, (self.cores << ADDRESS_BITS) + 4 * place, value):
-                raise VerilatedError(f"no answer to a write of {name}")
+        for name, value in zip(JOIN_REGISTERS, values, strict=True):
+            self.write(name, value)
 
     @property
     def patience(self) -> int:
         """The register `patience`: 0 after sharing has ended early."""
-        value = ctypes.c_uint32()
-        address = (self.cores << ADDRESS_BITS) + 4 * JOIN_REGISTERS.index("patience")
-        if not self._library.core_read(self._device, address, ctypes.byref(value)):
-            raise VerilatedError("no answer to a read of patience")
-        return int(value.value)
+        return self.read("patience")
+
+    def _address(self, register: str) -> int:
+        """Return the address of a register of the selected core, or of the join."""
+        if register in JOIN_REGISTERS:
+            return (self.cores << ADDRESS_BITS) + 4 * JOIN_REGISTERS.index(register)
+        return (self._selected << ADDRESS_BITS) + super()._address(register)
 
     def run_all(
         self, programs: Sequence[Sequence[int]], rings: Sequence[int], most: int = 100_000_000
