@@ -26,6 +26,8 @@ FEATURES = {
     "mask": "mask",
     "stochastic": "stochastic",
     "compressed": "compression",
+    "nvfp4": "nvfp4",
+    "by_channel": "nvfp4",
 }
 """Fields that depend on an optional feature of the core."""
 

@@ -21,9 +21,11 @@ MAX_CORES = 16
 """Maximum number of cores at one memory port."""
 MAX_LAYOUT_GROUPS = 2
 MAX_PROT = 7
+NVFP4_VALUE_BITS = 16
+"""Bits of the operand formats that hold every product of an NVFP4 element and its scale."""
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
 """Values of AxCACHE that AXI4 defines (ARM IHI 0022E, table A4-5)."""
-SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression")
+SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,8 @@ class CoreConfig(TomlConfig):
         Features of the output unit to build.
     compression : bool
         Whether moves can inflate and deflate.
+    nvfp4 : bool
+        Whether loads can expand NVFP4 tensors. Both formats must have 16 bits, and the bus at most half of a group's.
 
     Raises
     ------
@@ -108,6 +112,7 @@ class CoreConfig(TomlConfig):
     mask: bool = True
     stochastic: bool = True
     compression: bool = True
+    nvfp4: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, TileConfig):
@@ -139,7 +144,20 @@ class CoreConfig(TomlConfig):
         _require_power("core.window", self.window, 4, 32)
         for name in SWITCHES:
             require_bool(f"core.{name}", getattr(self, name))
+        self._check_nvfp4()
         self._check_sizes()
+
+    def _check_nvfp4(self) -> None:
+        if self.nvfp4 and self.value_bits != NVFP4_VALUE_BITS:
+            raise ValueError(
+                f"core.nvfp4 must be false unless operands have {NVFP4_VALUE_BITS} bits (fp16 or bf16), "
+                f"not true with {self.tile.a_format.name}"
+            )
+        if self.nvfp4 and self.axi_bits > self.group_bits // 2:
+            raise ValueError(
+                f"core.axi_bits must be at most half of a group, {self.group_bits // 2}, with core.nvfp4 = true, "
+                f"not {self.axi_bits}"
+            )
 
     def _check_tile(self) -> None:
         tile = self.tile
@@ -276,10 +294,14 @@ class CoreConfig(TomlConfig):
             raise ConfigError(str(error)) from None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the document of this configuration, without `layout_groups` if 1: older digests stay valid."""
+        """Return the document of this configuration.
+
+        It lacks `layout_groups` if 1 and `nvfp4` if false, so that older digests stay valid.
+        """
         table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
-        if self.layout_groups == 1:
-            del table["layout_groups"]
+        for name, default in (("layout_groups", 1), ("nvfp4", False)):
+            if table[name] == default:
+                del table[name]
         return {**self.tile.to_mapping(), "core": table}
 
     @cached_property

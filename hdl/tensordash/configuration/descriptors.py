@@ -207,6 +207,14 @@ _MOVE = _fields(
     (11, 0, 16, "segment", "compressed: groups in a segment"),
 )
 
+_LOAD = (
+    *_MOVE,
+    *_fields(
+        (0, 25, 1, "nvfp4", "the tensor in memory is NVFP4"),
+        (0, 26, 1, "by_channel", "NVFP4: a scale belongs to a channel, not to a position"),
+    ),
+)
+
 _LAYOUT = (
     *_fields(
         (0, 24, 1, "transposed", "ports are channels and lanes are positions"),
@@ -248,7 +256,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         operation.name: operation
         for operation in (
-            Operation(name="load", code=1, unit="load", doc="memory to buffer", fields=_MOVE),
+            Operation(name="load", code=1, unit="load", doc="memory to buffer", fields=_LOAD),
             Operation(name="layout_a", code=2, unit="layout_a", doc="buffer to stream buffer A", fields=_LAYOUT),
             Operation(name="layout_b", code=3, unit="layout_b", doc="buffer to stream buffer B", fields=_LAYOUT),
             Operation(

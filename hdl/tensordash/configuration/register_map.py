@@ -130,6 +130,7 @@ def constant_values(config: CoreConfig) -> dict[str, int]:
             "sparse": tile.sparsity != "none",
             **{name: getattr(config, name) for name in ("bias", "scale", "relu", "mask", "stochastic")},
             "compression": config.compression,
+            "nvfp4": config.nvfp4,
         },
     }
     constants = {"identity": IDENTITY, "digest": digest & 0xFFFFFFFF, "digest_high": digest >> WORD_BITS}

@@ -167,6 +167,7 @@ REGISTERS: tuple[Register, ...] = (
         ("stochastic", 20, 1, "stochastic rounding"),
         ("compression", 21, 1, "compressed tensors"),
         ("sparse", 22, 1, "the tile skips zeros"),
+        ("nvfp4", 23, 1, "loads of NVFP4 tensors"),
     ),
     _register(
         0x1C,

@@ -24,6 +24,7 @@ def allowed_bits(operation: Operation, config: CoreConfig) -> int:
     """Return the bits that a core allows in an operation's descriptors, without those of features it lacks."""
     missing = {name for name in SWITCHES if not getattr(config, name)}
     missing |= set() if config.compression else {"compressed"}
+    missing |= set() if config.nvfp4 else {"nvfp4", "by_channel"}
     return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
 
 
@@ -149,8 +150,12 @@ class DescriptorCheck(Block):
         memory = parts["memory"]
         if memory is not None:
             group_bits = self.config.group_bytes.bit_length() - 1
-            unaligned = Mux(self.data[load["compressed"].low], memory[:4].any(), memory[:group_bits].any())
-            found.append(moves & unaligned)
+            is_compressed, is_nvfp4 = (self.data[load[name].low] for name in ("compressed", "nvfp4"))
+            unaligned = memory[:group_bits].any()
+            if self.config.nvfp4:  # half of a group's bytes
+                unaligned = memory[: group_bits - 1].any() | (~is_nvfp4 & memory[group_bits - 1])
+                found.append(moves & is_compressed & is_nvfp4)
+            found.append(moves & Mux(is_compressed, memory[:4].any(), unaligned))
             found.append((code == OPERATIONS["record"].code) & memory[:5].any())
         for name, concerned in (("memory", moves | (code == OPERATIONS["record"].code)), ("table", compressed)):
             if (high := parts[f"{name}_high"]) is not None:

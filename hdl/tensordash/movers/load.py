@@ -14,6 +14,7 @@ from .axi_reader import AxiReader
 from .compaction import unit_bits
 from .inflate import Inflate
 from .move_walk import MoveWalk
+from .nvfp4_expander import Nvfp4Expander
 from .unit import CommandSignature, DescriptorRegister
 
 __all__ = ["Load"]
@@ -22,7 +23,8 @@ __all__ = ["Load"]
 class Load(Block):
     """Executes `load`: moves groups from memory into the buffer.
 
-    The unit requests the next runs while data of earlier runs arrive. All beats pass through inflate, also plain ones.
+    The unit requests the next runs while data of earlier runs arrive. All beats but those of NVFP4 tensors pass through
+    inflate, also plain ones.
     The unit writes the positions of a group that have arrived, even if memory answered with an error. A run that goes
     beyond the buffer's end is not read, and ends the move. A burst outside of the bounds also ends the move. The unit
     then takes no descriptor until a reset.
@@ -32,7 +34,7 @@ class Load(Block):
     the groups can have, the move ends with an error and does not read the tensor.
 
     Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
-    writes a group every `group_bits / axi_bits` cycles. A compressed move requests its first entry after the same two
+    writes a group every `group_bits / axi_bits` cycles, and an NVFP4 group in half of that. A compressed move requests its first entry after the same two
     cycles. The division takes one cycle for each bit of the buffer's number of groups. The unit requests the second
     entry after the division, and data after both entries have arrived. It then handles a beat or a group per cycle.
 
@@ -76,6 +78,9 @@ class Load(Block):
             if config.compression
             else None
         )
+        self._expander = (
+            Nvfp4Expander(lanes=lanes, fmt=config.tile.a_format, data_bits=config.axi_bits) if config.nvfp4 else None
+        )
         address_bits = group_address_bits(config.groups)
         super().__init__(
             {
@@ -96,7 +101,8 @@ class Load(Block):
         if inflate is not None:
             m.submodules.inflate = placed(inflate, platform)
         descriptor = DescriptorRegister(m, self.command, OPERATIONS["load"], counts=True, folded=inflate is not None)
-        walk = MoveWalk(m, descriptor, self.config)
+        is_nvfp4 = descriptor["nvfp4"] if self._expander is not None else None
+        walk = MoveWalk(m, descriptor, self.config, is_nvfp4)
         connect(m, flipped(self.axi), reader.axi)
         m.d.comb += [reader.bounds.eq(self.bounds), reader.halt.eq(self.halt), self.idle.eq(reader.idle)]
 
@@ -114,7 +120,13 @@ class Load(Block):
         starts = Signal()  # groups come from the next cycle on
         first = Signal()  # the cycle in which plain groups start
         stops = Signal()
+        # Beats of a group, and beats for one of the walk's places, as powers of two.
         shift = self.beats.bit_length() - 1
+        place_shift = shift
+        count = descriptor["count_0"] << shift
+        if is_nvfp4 is not None:
+            place_shift -= 1
+            count = Mux(is_nvfp4, descriptor["count_0"] << place_shift, count)
         with m.FSM(name="load"):
             with m.State("WAIT"):  # for a descriptor
                 m.d.comb += walk.begin.eq(1)
@@ -130,8 +142,8 @@ class Load(Block):
             with m.State("RUNS"):  # request one run of groups after the other
                 m.d.comb += [
                     reader.request.valid.eq(walk.fits),
-                    reader.request.payload.beat.eq(walk.place << shift),
-                    reader.request.payload.count.eq(descriptor["count_0"] << shift),
+                    reader.request.payload.beat.eq(walk.place << place_shift),
+                    reader.request.payload.count.eq(count),
                     walk.step.eq(walk.fits & reader.request.ready),
                     data_come.eq(1),
                 ]
@@ -157,6 +169,9 @@ class Load(Block):
             self._write_inflated(m, descriptor, inflate, to_inflate, starts, stops)
         else:
             self._write(m, descriptor, data_come)
+        if self._expander is not None:
+            m.submodules.expander = placed(self._expander, platform)
+            self._write_expanded(m, descriptor, data_come)
         return m
 
     def _read_table(
@@ -318,4 +333,27 @@ class Load(Block):
             *(each.eq(address) for each in buffer.address),
         ]
         with m.If(buffer.valid & buffer.ready):
+            m.d.sync += address.eq(address + 1)
+
+    def _write_expanded(self, m: Module, descriptor: DescriptorRegister, data_come: Signal) -> None:
+        """Write the groups of an NVFP4 tensor, which bypass inflate."""
+        expander, beats, buffer = self._expander, self._reader.beats, self.buffer
+        assert expander is not None
+        address, is_nvfp4 = descriptor["address"], descriptor["nvfp4"]
+        m.d.comb += [
+            expander.by_channel.eq(descriptor["by_channel"]),
+            expander.beats.valid.eq(beats.valid & data_come & is_nvfp4),
+            expander.beats.payload.eq(beats.payload.data),
+            expander.out.ready.eq(buffer.ready),
+        ]
+        with m.If(is_nvfp4):
+            m.d.comb += [
+                beats.ready.eq(~data_come | expander.beats.ready),
+                buffer.valid.eq(expander.out.valid),
+                buffer.enable.eq(-1),
+                buffer.data.as_value().eq(expander.out.payload),
+            ]
+            if self._inflate is not None:
+                m.d.comb += self._inflate.beats.valid.eq(0)
+        with m.If(expander.out.valid & buffer.ready):
             m.d.sync += address.eq(address + 1)

@@ -1,6 +1,6 @@
 """The loops of a move between memory and the buffer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 
 from ..configuration.core_config import CoreConfig
 from .unit import DescriptorRegister
@@ -22,13 +22,15 @@ class MoveWalk:
         The descriptor of a load or a store.
     config : CoreConfig
         The core.
+    is_nvfp4 : Signal, optional
+        The move has groups of half the bytes. With this signal, places in memory count such halves.
 
     Attributes
     ----------
     begin, step, skip : Signal
         Driven by the unit, one at most: go to the first run; go to the next run; go past a run in the buffer only.
     place : Signal
-        The run's first group in memory, as an address in groups. One more bit is set if the run begins outside of the
+        The run's first group in memory, as an address in groups or in halves. One more bit is set if the run begins outside of the
         address space. After that the walk is undefined.
     address : Signal
         The run's first group in the buffer, after the previous run's last.
@@ -42,8 +44,10 @@ class MoveWalk:
     Source: docs/core.md, "Loops".
     """
 
-    def __init__(self, m: Module, descriptor: DescriptorRegister, config: CoreConfig) -> None:
-        skipped = config.group_bytes.bit_length() - 1
+    def __init__(
+        self, m: Module, descriptor: DescriptorRegister, config: CoreConfig, is_nvfp4: Value | None = None
+    ) -> None:
+        skipped = config.group_bytes.bit_length() - (1 if is_nvfp4 is None else 2)
         bits = config.address_bits - skipped
         self.begin = Signal(name="walk_begin")
         self.step = Signal(name="walk_step")
@@ -61,11 +65,13 @@ class MoveWalk:
         turns.append(descriptor.stored_bits("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
+        if is_nvfp4 is not None:
+            strides = [Mux(is_nvfp4, stride, stride << 1) for stride in strides]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]
         # All loops up to loop k are in their last turn: an outer loop steps.
         last_turn = [Signal(name=f"walk_last_turn_{k}") for k in (1, 2)]
         m.d.comb += [last_turn[0].eq(over[0]), last_turn[1].eq(over[0] & over[1])]
-        next_place = Signal(signed(max(bits, len(descriptor["stride_1"])) + 2), name="walk_next_place")
+        next_place = Signal(signed(max(bits, len(strides[0])) + 2), name="walk_next_place")
         origin = Mux(last_turn[1], places[2], Mux(last_turn[0], places[1], places[0]))
         stride = Mux(last_turn[1], strides[2], Mux(last_turn[0], strides[1], strides[0]))
         m.d.comb += [

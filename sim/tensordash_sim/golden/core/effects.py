@@ -70,6 +70,7 @@ def _wide_field(values: Mapping[str, int], name: str) -> int:
 def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterator[tuple[int, int]]:
     """Yield the runs of an uncompressed move, without groups beyond the buffer's end."""
     size, count, left = config.group_bytes, values["count_0"], config.groups - values["address"]
+    size >>= values.get("nvfp4", 0)
     for k in range(values["count_3"]):
         for j in range(values["count_2"]):
             for i in range(values["count_1"]):

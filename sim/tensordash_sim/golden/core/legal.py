@@ -48,6 +48,7 @@ class Sequencer:
             any(values.get(name) and not getattr(config, name) for name in SWITCHED)
             or bool(values.get("scale") and not config.scale)
             or bool(values.get("compressed") and not config.compression)
+            or bool((values.get("nvfp4") or values.get("by_channel")) and not config.nvfp4)
         )
 
     def _fit(self, operation: Operation, values: Mapping[str, int]) -> bool:
@@ -58,8 +59,11 @@ class Sequencer:
         if operation.name == "record":
             return memory % 32 == 0
         if operation.name in ("load", "store"):
+            is_nvfp4 = values.get("nvfp4", 0)
             if not values["compressed"]:
-                return memory % self.config.group_bytes == 0
+                return memory % (self.config.group_bytes >> is_nvfp4) == 0
+            if is_nvfp4:
+                return False
             alone = values["count_1"] == values["count_2"] == values["count_3"] == 1
             fits = not table >> self.config.address_bits
             return alone and fits and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0

@@ -8,7 +8,7 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 
 from .memory import Memory
-from .tensors import deflate, inflate, value_type
+from .tensors import deflate, expand_nvfp4, inflate, value_type
 
 __all__ = ["CoreFailure", "Mover", "ResultCounts"]
 
@@ -74,6 +74,10 @@ class Mover:
         if not all(self.is_allowed(*run) for run in runs):
             raise CoreFailure("bounds")
 
+    def _memory_bytes(self, values: Mapping[str, int]) -> int:
+        """Return the bytes of a group in memory, for an uncompressed move."""
+        return self.config.group_bytes >> values.get("nvfp4", 0)
+
     def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
         """Yield the address in memory and the group in the buffer of each run of `count_0` groups."""
         memory, group = self._wide_field(values, "memory"), values["address"]
@@ -81,19 +85,22 @@ class Mover:
             for second in range(values["count_2"]):
                 for first in range(values["count_1"]):
                     away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
-                    yield memory + away * self.config.group_bytes, group
+                    yield memory + away * self._memory_bytes(values), group
                     group += values["count_0"]
 
     def load(self, values: Mapping[str, int]) -> None:
         """Copy runs of memory into the buffer."""
         self._require_runs(values)
-        size, failed = values["count_0"] * self.config.group_bytes, False
+        size, failed = values["count_0"] * self._memory_bytes(values), False
         for address, group in self._runs(values):
             data = self.memory.read(address, size)
             if data is None:
                 failed = True
                 continue
-            run = np.frombuffer(data, self.buffer.dtype).reshape(values["count_0"], *self.buffer.shape[1:])
+            if values["nvfp4"]:
+                run = expand_nvfp4(data, self.config, by_channel=bool(values["by_channel"]))
+            else:
+                run = np.frombuffer(data, self.buffer.dtype).reshape(values["count_0"], *self.buffer.shape[1:])
             self.buffer[group : group + values["count_0"]] = run
         if failed:
             raise CoreFailure("read")
@@ -153,7 +160,7 @@ class Mover:
         for address, group in self._runs(values):
             if group + count > len(self.buffer):
                 raise CoreFailure("range")
-            self._require_allowed((address, count * self.config.group_bytes))
+            self._require_allowed((address, count * self._memory_bytes(values)))
 
     def _require_range(self, values: Mapping[str, int]) -> None:
         """Raise CoreFailure if a compressed move is beyond the buffer; its other effects are then undefined."""

@@ -6,8 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FORMATS, SCALES
 
-__all__ = ["bias_length", "deflate", "from_groups", "inflate", "to_groups", "value_type"]
+from ..block_scales import scale_values
+from ..encoding import encode
+from ..numbers import to_float
+
+__all__ = ["bias_length", "deflate", "expand_nvfp4", "from_groups", "inflate", "pack_nvfp4", "to_groups", "value_type"]
+
+NVFP4_ELEMENT = FORMATS["fp4_e2m1"]
+NVFP4_SCALE = SCALES["e4m3"]
 
 
 def value_type(bits: int) -> np.dtype:
@@ -165,3 +173,59 @@ def inflate(units: ArrayLike, config: CoreConfig, count: int) -> NDArray[np.unsi
                 group[j] = words[place]
                 place += 1
     return groups if place == len(words) else None
+
+
+def pack_nvfp4(elements: ArrayLike, scales: ArrayLike) -> bytes:
+    """Return the bytes of NVFP4 groups.
+
+    Parameters
+    ----------
+    elements : array of int, (..., L * L)
+        Bit patterns of E2M1, in the order of a group's values.
+    scales : array of int, (..., L)
+        Bit patterns of E4M3, one for each position, or one for each channel.
+
+    Source: docs/core.md, "Tensors".
+
+    Examples
+    --------
+    >>> pack_nvfp4([list(range(16))], [[0x38, 0x40, 0x48, 0x50]]).hex()
+    '1032547698badcfe3840485000000000'
+    """
+    digits, factors = np.asarray(elements, np.uint8), np.asarray(scales, np.uint8)
+    pairs = digits[..., 0::2] | digits[..., 1::2] << 4
+    padding = np.zeros((*factors.shape[:-1], digits.shape[-1] // 2 - factors.shape[-1]), np.uint8)
+    return np.concatenate([pairs, factors, padding], axis=-1).tobytes()
+
+
+def expand_nvfp4(data: bytes, config: CoreConfig, *, by_channel: bool) -> NDArray[np.unsignedinteger]:
+    """Multiply the elements of NVFP4 groups by their scales.
+
+    Parameters
+    ----------
+    data : bytes
+        Groups, as `pack_nvfp4` returns them.
+    config : CoreConfig
+        Supplies the lanes and the format of the results.
+    by_channel : bool
+        Whether a scale belongs to a channel, not to a position.
+
+    Returns
+    -------
+    array of unsigned, (groups, L, L)
+        Bit patterns of the products, by position and channel.
+
+    Examples
+    --------
+    >>> groups = expand_nvfp4(bytes.fromhex("1032547698badcfe3840485000000000"), CoreConfig(), by_channel=False)
+    >>> groups.view(np.float16)[0, 1].tolist()  # 2, 3, 4 and 6, times 2
+    [4.0, 6.0, 8.0, 12.0]
+    """
+    lanes, fmt = config.tile.lanes, config.tile.a_format
+    groups = np.frombuffer(data, np.uint8).reshape(-1, config.group_bytes // 2)
+    pairs = groups[:, : lanes * lanes // 2]
+    digits = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1, lanes, lanes)
+    factors = scale_values(groups[:, lanes * lanes // 2 :][:, :lanes], NVFP4_SCALE)
+    values = np.array([to_float(k, NVFP4_ELEMENT) for k in range(16)])
+    products = values[digits] * (factors[:, None, :] if by_channel else factors[:, :, None])
+    return np.asarray(encode(products, fmt), value_type(config.value_bits))
