@@ -168,7 +168,7 @@ class Load(Block):
             m.d.comb += [to_inflate.eq(first | data_come), inflate.plain.eq((~compressed & to_inflate) | stops)]
             self._write_inflated(m, descriptor, inflate, to_inflate, starts, stops)
         else:
-            self._write(m, descriptor, data_come)
+            self._write(m, descriptor, data_come if is_nvfp4 is None else data_come & ~is_nvfp4)
         if self._expander is not None:
             m.submodules.expander = placed(self._expander, platform)
             self._write_expanded(m, descriptor, data_come)
@@ -310,7 +310,7 @@ class Load(Block):
         with m.If(out.valid & buffer.ready & inflate.last):
             m.d.sync += address.eq(address + 1)
 
-    def _write(self, m: Module, descriptor: DescriptorRegister, data_come: Signal) -> None:
+    def _write(self, m: Module, descriptor: DescriptorRegister, data_come: Value) -> None:
         """Write groups into the buffer without inflate. Store all beats of a group but the last."""
         beats, buffer, axi_bits = self._reader.beats, self.buffer, self.config.axi_bits
         address = descriptor["address"]

@@ -6,6 +6,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.movers.load import Load
 from tensordash_sim.verify.unit_run import run_unit
 
+BF16 = '[tile]\nformat = "bf16"\naccumulator = { bins = 3, bin_bits = 16 }\n'
 FP8 = '[tile]\nformat = "fp8_e4m3"\n'
 CONFIGS = {
     "default": CoreConfig.from_toml("[core]\nbuffer = 8"),
@@ -13,6 +14,10 @@ CONFIGS = {
     "whole": CoreConfig.from_toml(FP8 + "[core]\nbuffer = 4"),
     "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 8\naxi_bits = 256"),
     "plain": CoreConfig.from_toml("[core]\nbuffer = 8\ncompression = false"),
+    "nvfp4": CoreConfig.from_toml("[core]\nbuffer = 8\nnvfp4 = true"),
+    "nvfp4 in bf16": CoreConfig.from_toml(
+        BF16 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 16\ncompression = false\nnvfp4 = true"
+    ),
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) for name in CONFIGS]
 """The widest configuration takes as long as the others together and runs at night."""
@@ -47,3 +52,5 @@ def test_move_of_the_full_buffer():
 def test_a_broken_load_is_found(right, wrong, test):
     config = CONFIGS["default"]
     assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)], test=test)
+
+

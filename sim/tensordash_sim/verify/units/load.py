@@ -10,7 +10,7 @@ import numpy as np
 from tensordash.configuration.registers import ERRORS
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
-from tensordash_sim.golden.core.tensors import deflate
+from tensordash_sim.golden.core.tensors import deflate, expand_nvfp4
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
@@ -20,9 +20,9 @@ from tensordash_sim.verify.units.memory_bases import runs_across
 from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
 
-def plain_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Return fields of a move, mostly within buffer and memory."""
-    size = config.group_bytes
+def plain_move(random: Random, config, base: int, *, is_nvfp4: bool = False) -> dict[str, Any]:
+    """Return fields of an uncompressed move, mostly within buffer and memory."""
+    size = config.group_bytes >> is_nvfp4
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
     total = counts[0] * counts[1] * counts[2] * counts[3]
     if total > 60:
@@ -39,6 +39,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
         "address": address,
         **{f"count_{k}": count for k, count in enumerate(counts)},
         **{f"stride_{k + 1}": stride for k, stride in enumerate(strides)},
+        **({"nvfp4": 1, "by_channel": random.randrange(2)} if is_nvfp4 else {}),
     }
 
 
@@ -163,6 +164,10 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     await bench.begin()
     goods = refusals = 0
     directed = runs_across(content.base + SIZE // 2, config.group_bytes) if pause else []
+    if pause and config.nvfp4:
+        directed += [
+            {**each, "nvfp4": 1} for each in runs_across(content.base + SIZE // 2, config.group_bytes // 2)
+        ]
     if pause and config.compression:
         directed.append(move_across(random, config, content))
     # A short run continues until enough moves succeeded and one was refused.
@@ -175,7 +180,8 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         elif compressed:
             fields = compressed_move(random, config, content)
         else:
-            fields = plain_move(random, config, content.base)
+            is_nvfp4 = config.nvfp4 and random.random() < 0.6
+            fields = plain_move(random, config, content.base, is_nvfp4=is_nvfp4)
         program = Program()
         program.add("load", **fields)
         golden.bounds = random_bounds(random, content) if number >= 0 and random.random() < 0.3 else everything
@@ -239,7 +245,7 @@ async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, *
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """Load the full buffer in one run, and compressed in one segment with the largest number of items."""
+    """Load the full buffer in one run, compressed in one segment with the largest number of items, and as NVFP4."""
     config = current_job().config
     groups = config.groups
     random = Random(f"{current_job().seed} whole buffer")
@@ -254,6 +260,12 @@ async def whole_buffer(dut) -> None:
         buffer = await execute(*unit, config, count_0=groups, compressed=compressed, **fields)
         wrong = np.flatnonzero(buffer != values)
         assert not len(wrong), f"compressed {compressed}: value {wrong[0]} differs, and {len(wrong) - 1} others"
+    for by_channel in range(2 * config.nvfp4):
+        size = groups * config.group_bytes // 2
+        values = expand_nvfp4(content.read(0, size) or b"", config, by_channel=bool(by_channel)).ravel()
+        buffer = await execute(*unit, config, count_0=groups, nvfp4=1, by_channel=by_channel)
+        wrong = np.flatnonzero(buffer != values)
+        assert not len(wrong), f"NVFP4: value {wrong[0]} differs, and {len(wrong) - 1} others"
 
 
 @cocotb.test()
