@@ -35,7 +35,7 @@ class MoveNest(ReferenceDescriptor):
     runs : Signal
         A run of a plain move is requested. The harness drives it.
     group_bits : int
-        Bits of a group's number in memory.
+        Bits of a group's number in memory. In a core with NVFP4 loads, the number counts halves of plain groups.
     over : Signal
         All runs have been requested.
     turns : list of Signal
@@ -51,12 +51,13 @@ class MoveNest(ReferenceDescriptor):
 
     def __init__(self, m: Module, command: Any, operation: Operation, config: CoreConfig) -> None:
         super().__init__(m, command, operation)
-        self.config, self.shift = config, config.group_bytes.bit_length() - 1
+        counts_halves = operation.name == "load" and config.nvfp4
+        self.config, self.shift = config, config.group_bytes.bit_length() - 1 - counts_halves
         bits = self.group_bits = config.address_bits - self.shift
         self.runs, self.over = Signal(name="nest_runs"), Signal(name="over")
         self.turns = [Signal(16, name=f"turns_{k}") for k in LOOPS]
         # The width suffices for a legal place plus one stride.
-        self.places = [Signal(signed(max(bits, WORD) + 2), name=f"place_{k}") for k in LOOPS]
+        self.places = [Signal(signed(max(bits, WORD + counts_halves) + 2), name=f"place_{k}") for k in LOOPS]
         self.outside, self.outside_requested = Signal(name="nest_outside"), Signal(name="nest_outside_requested")
         m.d.comb += self.outside.eq(self.places[0][bits:].any())
         counts = [self[f"count_{k}"] for k in LOOPS]
@@ -67,7 +68,10 @@ class MoveNest(ReferenceDescriptor):
             with m.If(steps):
                 m.d.sync += [turn.eq(count) for turn, count in zip(self.turns[:k], counts, strict=False)]
                 m.d.sync += self.turns[k].eq(self.turns[k] - 1)
-                m.d.sync += [each.eq(self.places[k] + self[f"stride_{k + 1}"]) for each in self.places[: k + 1]]
+                stride: Value = self[f"stride_{k + 1}"]
+                if counts_halves:
+                    stride = Mux(self["nvfp4"], stride, stride * 2)
+                m.d.sync += [each.eq(self.places[k] + stride) for each in self.places[: k + 1]]
         with m.If(self.runs):
             m.d.sync += self.outside_requested.eq(self.outside_requested | self.outside)
             m.d.sync += self.over.eq(Cat(ends).all())

@@ -56,6 +56,10 @@ def _illegal_fields(config: CoreConfig, operation: Operation, bits: Value, below
     if "memory" in fields:
         plain = 32 if compressed is None else config.group_bytes
         misaligned = _is_misaligned(fields["memory"], plain)
+        if config.nvfp4 and "nvfp4" in fields:
+            half = _is_misaligned(fields["memory"], plain // 2)
+            misaligned = Mux(fields["nvfp4"], half, misaligned)
+            rules.append(fields["nvfp4"] & fields["compressed"])
         rules.append(
             misaligned if compressed is None else Mux(compressed, _is_misaligned(fields["memory"], 16), misaligned)
         )

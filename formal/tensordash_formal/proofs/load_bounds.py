@@ -5,11 +5,13 @@ plain move's loops requests one run. Only tests cover the addresses that a run r
 model of the loops.
 
 Assumes: memory sends only requested beats. Inflate sends only groups that have arrived (`inflate_units`).
+No descriptor is compressed and NVFP4.
 """
 
+from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Elaboratable, Instance, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -18,6 +20,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.load import Load
+from tensordash.movers.nvfp4_expander import Nvfp4Expander
 
 from ..harness import Fault, Harness, Stub
 from ..move_nest import MoveNest
@@ -98,7 +101,11 @@ class LoadBoundsHarness(Harness):
         self.dut = dut = Load(config=config)
         super().__init__(dut, stubs=(Stub(Inflate, InflateAbstraction),), fault=fault, black_box=True)
         self.descriptor = MoveNest(self.m, dut.command, OPERATIONS["load"], config)
-        self.assume(self.descriptor.is_legal(dut.command.descriptor.payload))
+        payload = dut.command.descriptor.payload
+        self.assume(self.descriptor.is_legal(payload))
+        if config.nvfp4:  # the sequencer refuses a compressed NVFP4 load
+            flags = {each.name: payload[each.low] for each in OPERATIONS["load"].fields if each.width == 1}
+            self.assume((self.descriptor.beat_count != 0) | ~(flags["compressed"] & flags["nvfp4"]))
         self.assume(dut.halt | ~self.past(dut.halt))
         self._assume_memory()
         self._count()
@@ -131,9 +138,10 @@ class LoadBoundsHarness(Harness):
         m.d.comb += descriptor.runs.eq(valid & ready & ~self.compressed)
         self.requested, self.written = Signal(COUNT_BITS, name="requested"), Signal(COUNT_BITS, name="written")
         with m.If(descriptor.runs):
-            m.d.sync += self.requested.eq(self.requested + (self.count >> shift))
+            groups = Mux(self.nvfp4, self.count >> (shift - 1), self.count >> shift) if shift else self.count
+            m.d.sync += self.requested.eq(self.requested + groups)
         write = self.dut.buffer
-        last = self.port("inflate.last", 1)
+        last = self.port("inflate.last", 1) | self.nvfp4
         with m.If(write.valid & write.ready & last):
             m.d.sync += self.written.eq(self.written + 1)
         with m.If(descriptor.starting):
@@ -143,6 +151,11 @@ class LoadBoundsHarness(Harness):
     def compressed(self) -> Value:
         """The descriptor's bit `compressed`."""
         return self.descriptor["compressed"]
+
+    @property
+    def nvfp4(self) -> Value:
+        """The descriptor's bit `nvfp4`, in a core with NVFP4 loads."""
+        return self.descriptor["nvfp4"] if self.config.nvfp4 else Const(0)
 
     def _claims(self) -> None:
         dut, descriptor, written = self.dut, self.descriptor, self.written
@@ -155,9 +168,10 @@ class LoadBoundsHarness(Harness):
         self.claim("no_unrequested_group_is_written", written < self.requested, when=write.valid)
         self.claim("runs_follow_the_loops", ~descriptor.over & descriptor.active, when=descriptor.runs)
         shift = self.dut.beats.bit_length() - 1
+        beats = descriptor["count_0"] << shift
         self.claim(
             "a_run_has_the_adjacent_groups",
-            self.count == descriptor["count_0"] << shift,
+            self.count == Mux(self.nvfp4, beats >> 1, beats),
             when=descriptor.runs,
         )
 
@@ -179,23 +193,26 @@ class LoadBoundsHarness(Harness):
         self.lemma((left != 0) & (on_way != config.outstanding), when=reader["offered"])
         self.lemma((left == 0) & (self.owed == 0), when=(state == WAIT) | (state == FIRST))
         # Plain moves.
-        plain, beats = active & ~self.compressed, dut.beats
+        uncompressed, beats = active & ~self.compressed, dut.beats
+        plain = uncompressed & ~self.nvfp4
         beats_received, groups_sent = (
             self.probe("inflate.beats_received", COUNT_BITS),
             self.probe("inflate.groups_sent", COUNT_BITS),
         )
         address = self.probe("walk_address", 17)
-        self.lemma((state != TABLE) & (state != UNITS), when=plain)
+        self.lemma((state != TABLE) & (state != UNITS), when=uncompressed)
         self.lemma((left == 0) & (self.owed == 0), when=state == STOP)
         self.lemma((beats_received == 0) & (groups_sent == 0) & (self.written == 0), when=state == FIRST)
         self.lemma(groups_sent == self.written, when=plain)
         self.lemma(beats_received + self.owed + left <= self.requested * beats, when=plain)
-        self.lemma((self.requested == 0) | (first + self.requested <= config.groups), when=plain)
-        self.lemma(self.requested <= config.groups, when=plain)
-        self.lemma(address == first + self.requested, when=plain)
-        self.lemma((self.requested == 0) & ~descriptor.over, when=plain & (state == FIRST))
-        self.lemma(~descriptor.over, when=plain & (state == RUNS))
-        descriptor.add_turn_lemmas(self, when=plain & ~descriptor.over)
+        self.lemma((self.requested == 0) | (first + self.requested <= config.groups), when=uncompressed)
+        self.lemma(self.requested <= config.groups, when=uncompressed)
+        self.lemma(address == first + self.requested, when=uncompressed)
+        self.lemma((self.requested == 0) & ~descriptor.over, when=uncompressed & (state == FIRST))
+        self.lemma(~descriptor.over, when=uncompressed & (state == RUNS))
+        descriptor.add_turn_lemmas(self, when=uncompressed & ~descriptor.over)
+        if config.nvfp4:
+            self._add_nvfp4_lemmas(beats_received, groups_sent, left)
         # Compressed moves.
         compressed = active & self.compressed
         inflating, inflate_left = self.probe("inflate.running", 1), self.probe("inflate.left", 16)
@@ -210,6 +227,13 @@ class LoadBoundsHarness(Harness):
         self.lemma(fits, when=compressed & table_read)
         self.lemma(~fits, when=compressed & (state == RUNS))
 
+    def _add_nvfp4_lemmas(self, beats_received: Value, groups_sent: Value, left: Value) -> None:
+        """State the lemmas about NVFP4 loads: inflate receives nothing, and each beat is a group."""
+        self.lemma(~(self.compressed & self.nvfp4), when=self.descriptor.beat_count > 0)
+        is_nvfp4 = self.descriptor.active & self.nvfp4 & ~self.compressed
+        self.lemma((beats_received == 0) & (groups_sent == 0), when=is_nvfp4)
+        self.lemma(self.written + self.owed + left <= self.requested, when=is_nvfp4)
+
     def _registers(self) -> dict[str, int]:
         return {
             "left": self.dut._reader.count_bits,
@@ -220,10 +244,13 @@ class LoadBoundsHarness(Harness):
     def _add_descriptor_lemmas(self) -> None:
         """State the lemmas about the unit's copy of the descriptor."""
         descriptor = self.descriptor
-        probes = {name: self.probe(f"descriptor_{name}", len(descriptor[name])) for name in ("compressed", "address")}
-        self.lemma(probes["compressed"] == descriptor["compressed"], when=descriptor.beat_count > 0)
+        stored_address = self.probe("descriptor_address", 16)
+        flags = ("compressed", "nvfp4") if self.config.nvfp4 else ("compressed",)
+        for name in flags:
+            stored = self.probe(f"descriptor_{name}", 1)
+            self.lemma(stored == descriptor[name], when=descriptor.beat_count > 0)
         address = descriptor["address"] + Mux(descriptor.active, self.written, 0)
-        self.lemma(probes["address"] == address[:16], when=descriptor.beat_count > 0)
+        self.lemma(stored_address == address[:16], when=descriptor.beat_count > 0)
         for name in ("count_0", "count_1"):
             stored = self.probe(f"descriptor_{name}", 16)
             self.lemma(stored == descriptor[name], when=descriptor.beat_count > 1)
@@ -242,6 +269,10 @@ def _beats_come_unasked(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.valid.eq(1)
 
 
+def _group_comes_unasked(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.valid.eq(1)
+
+
 def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> BrokenVariant:
     return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=12)
 
@@ -253,12 +284,26 @@ BROKEN_VARIANTS = (
     _variant("no_unrequested_group_is_written", "beats arrive without a request", _beats_come_unasked, AxiReader),
     _variant("runs_follow_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
     _variant("a_run_has_the_adjacent_groups", "a run has one more group", corrupt_word(4, lambda word: word + 1)),
+    replace(
+        _variant(
+            "no_unrequested_group_is_written", "NVFP4 groups come without beats", _group_comes_unasked, Nvfp4Expander
+        ),
+        config=load_any_preset("core-nvfp4"),
+    ),
 )
+
+
+def _is_covered(config: Any) -> bool:
+    """Return whether the proof covers a core: moves can be compressed, and a beat has an NVFP4 group, if any."""
+    if not isinstance(config, CoreConfig) or not config.compression:
+        return False
+    return not config.nvfp4 or 2 * config.axi_bits == config.group_bits
+
 
 PROOF = Proof(
     name="load_bounds",
     build=LoadBoundsHarness,
-    applies=lambda config: isinstance(config, CoreConfig) and config.compression,
+    applies=_is_covered,
     broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
     broken_config=load_any_preset("core"),

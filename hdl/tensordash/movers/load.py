@@ -34,9 +34,10 @@ class Load(Block):
     the groups can have, the move ends with an error and does not read the tensor.
 
     Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
-    writes a group every `group_bits / axi_bits` cycles, and an NVFP4 group in half of that. A compressed move requests its first entry after the same two
-    cycles. The division takes one cycle for each bit of the buffer's number of groups. The unit requests the second
-    entry after the division, and data after both entries have arrived. It then handles a beat or a group per cycle.
+    writes a group every `group_bits / axi_bits` cycles; an NVFP4 move takes half of that. A compressed move requests
+    its first entry after the same two cycles. The division takes one cycle for each bit of the buffer's number of
+    groups. The unit requests the second entry after the division, and data after both entries have arrived. It then
+    handles a beat or a group per cycle.
 
     Parameters
     ----------

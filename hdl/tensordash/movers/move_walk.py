@@ -30,8 +30,8 @@ class MoveWalk:
     begin, step, skip : Signal
         Driven by the unit, one at most: go to the first run; go to the next run; go past a run in the buffer only.
     place : Signal
-        The run's first group in memory, as an address in groups or in halves. One more bit is set if the run begins outside of the
-        address space. After that the walk is undefined.
+        The run's first group in memory, as an address in groups or in halves. One more bit is set if the run begins
+        outside of the address space. After that the walk is undefined.
     address : Signal
         The run's first group in the buffer, after the previous run's last.
     end : Signal

@@ -132,7 +132,7 @@ class Nvfp4Expander(Block):
             exponent.eq(product.exponent + magnitude[1:]),
         ]
         with m.If(scale.nan):
-            m.d.comb += value.eq((((1 << fmt.exponent_bits + 1) - 1) << fmt.fraction_bits - 1))
+            m.d.comb += value.eq(((1 << fmt.exponent_bits + 1) - 1) << fmt.fraction_bits - 1)
         with m.Elif(scale.zero | (magnitude == 0)):
             m.d.comb += value.eq(Cat(Const(0, fmt.width - 1), element[3] ^ scale.sign))
         with m.Else():

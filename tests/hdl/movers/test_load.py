@@ -52,5 +52,3 @@ def test_move_of_the_full_buffer():
 def test_a_broken_load_is_found(right, wrong, test):
     config = CONFIGS["default"]
     assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)], test=test)
-
-

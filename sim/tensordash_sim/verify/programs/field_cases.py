@@ -107,7 +107,7 @@ def field_cases(
 
 def _is_built(config: CoreConfig, name: str) -> bool:
     switch = {"bias_address": "bias", "mask_address": "mask", "seed": "stochastic", "segment": "compression"}
-    switch |= {"compressed": "compression", "table": "compression", "table_high": "compression"}
+    switch |= {"compressed": "compression", "table": "compression", "table_high": "compression", "by_channel": "nvfp4"}
     return bool(getattr(config, switch.get(name, name), True))
 
 
@@ -158,6 +158,8 @@ def _moved(
         made |= {name.removesuffix("_address"): 1}
     elif name == "steps" and "emit" in fields:
         made |= {"a_streams": 1}
+    elif name == "by_channel":
+        made |= {"nvfp4": 1}
     elif name == "seed":
         made |= {"stochastic": 1, "fp32": 0}
     elif name == "scale":

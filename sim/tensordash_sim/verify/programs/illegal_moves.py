@@ -19,12 +19,12 @@ MAX_GROUPS = 6
 MOVED = ("load", "store")
 
 
-def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> bool:
+def _compressed_fields(corruptor: ProgramCorruptor, operations: tuple[str, ...] = MOVED, **fields: int) -> bool:
     """Change a move into a compressed one that the sequencer refuses."""
     if not corruptor.config.compression:
         return False
     legal = {"compressed": 1, "segment": 1, "count_1": 1, "count_2": 1, "count_3": 1, "table": 0x400}
-    index = corruptor.pick(*MOVED)
+    index = corruptor.pick(*operations)
     memory = corruptor.value(index, "memory") & -16
     corruptor.change(index, **(legal | {"memory": memory} | fields))
     return True
@@ -39,6 +39,12 @@ def _counts(corruptor: ProgramCorruptor) -> bool:
     return _compressed_fields(corruptor, **{name: corruptor.random.choice([0, 2, 3, 65535])})
 
 
+def _compressed_nvfp4(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.nvfp4:
+        return False
+    return _compressed_fields(corruptor, operations=("load",), nvfp4=1)
+
+
 def _unaligned_table(corruptor: ProgramCorruptor) -> bool:
     return _compressed_fields(corruptor, table=0x400 + corruptor.random.randint(1, 3))
 
@@ -51,7 +57,9 @@ def _unaligned(corruptor: ProgramCorruptor) -> bool:
     index = corruptor.pick(*MOVED, "record")
     operation, values = decode(corruptor.descriptors[index])
     assert operation is not None
-    step = 32 if operation.name == "record" else 16 if values["compressed"] else corruptor.config.group_bytes
+    step = corruptor.config.group_bytes >> values.get("nvfp4", 0)
+    if operation.name == "record" or values["compressed"]:
+        step = 32 if operation.name == "record" else 16
     offset = corruptor.random.choice([1, step // 2, corruptor.random.randint(1, step - 1)])
     corruptor.change(index, memory=values["memory"] + offset)
     return True
@@ -202,6 +210,7 @@ MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingPro
     {
         "segment of no groups": ("field", _segment),
         "compressed with loops": ("field", _counts),
+        "compressed NVFP4": ("field", _compressed_nvfp4),
         "unaligned table": ("field", _unaligned_table),
         "unaligned units": ("field", _unaligned_data),
         "unaligned memory": ("field", _unaligned),

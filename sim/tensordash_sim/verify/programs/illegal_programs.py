@@ -80,10 +80,12 @@ def _reserved_switch(corruptor: ProgramCorruptor) -> bool:
     config = corruptor.config
     off = [name for name in (*SWITCHED, "scale") if not getattr(config, name)]
     off += [] if config.compression else ["compressed"]
+    off += [] if config.nvfp4 else ["nvfp4", "by_channel"]
     if not off:
         return False
     name = corruptor.random.choice(off)
-    corruptor.change(corruptor.pick(*(("load", "store") if name == "compressed" else ("multiply",))), **{name: 1})
+    operations = {"compressed": ("load", "store"), "nvfp4": ("load",), "by_channel": ("load",)}
+    corruptor.change(corruptor.pick(*operations.get(name, ("multiply",))), **{name: 1})
     return True
 
 

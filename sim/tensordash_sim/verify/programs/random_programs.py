@@ -12,13 +12,15 @@ from tensordash.configuration.core_config import CoreConfig
 
 from ...compiler.program import Loop, Program
 from ...golden.core.golden_core import Memory
-from ...golden.core.tensors import deflate, to_groups
+from ...golden.core.tensors import deflate, pack_nvfp4, to_groups
 from .random_operands import random_biases, random_values
 
 __all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program"]
 
 DATA = 0x10000
 """Byte offset of the tensors from the memory's first address."""
+NAN_SCALE = 0x7F
+"""Bit pattern of a NaN in E4M3, above all positive numbers."""
 PAGE = 4096
 PROGRAM = 0x1000
 """Byte address of the ring of descriptors."""
@@ -194,7 +196,10 @@ class _Maker:
         self.program.add("load", memory=memory, address=config.groups - 1, count_0=1, signal=["output"])
 
     def _load(self, groups: NDArray, place: str, unit: str) -> None:
-        """Load a tensor, plain or compressed, and signal `unit` if it is not empty."""
+        """Load a tensor, plain, compressed or as NVFP4, and signal `unit` if it is not empty.
+
+        In NVFP4 it has other values with the same zeros.
+        """
         random, config, writer = self.random, self.config, self.writer
         flat = groups.reshape(-1, groups.shape[-1])
         fields: dict[str, Any] = {"address": self.places[place], "signal": [unit] if unit else []}
@@ -205,11 +210,17 @@ class _Maker:
             fields |= {"table": writer.put(table.astype("<u4").tobytes(), 4), "segment": segment, "count_0": len(flat)}
         else:
             moves, offsets = _draw_moves(random, len(flat))
-            run = moves["count_0"]
-            spread = np.zeros((max(offsets) + run, flat.shape[1]), flat.dtype)
+            run, align = moves["count_0"], 0
+            if config.nvfp4 and random.random() < 0.5:
+                groups = _random_nvfp4(random, config, flat)
+                moves |= {"nvfp4": 1, "by_channel": random.randrange(2)}
+                align = config.group_bytes // 2
+            else:
+                groups = flat
+            spread = np.zeros((max(offsets) + run, groups.shape[1]), groups.dtype)
             for k, offset in enumerate(offsets):
-                spread[offset : offset + run] = flat[k * run :][:run]
-            fields |= {"memory": writer.put(spread.tobytes()), **moves}
+                spread[offset : offset + run] = groups[k * run :][:run]
+            fields |= {"memory": writer.put(spread.tobytes(), align), **moves}
         self.program.add("load", **fields)
 
     def _lay_out(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
@@ -281,6 +292,17 @@ class _Maker:
             moves, offsets = _draw_moves(random, self.results)
             place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
             self.program.add("store", memory=place, **where, **moves)
+
+
+def _random_nvfp4(random: Random, config: CoreConfig, groups: NDArray) -> NDArray[np.uint8]:
+    """Return NVFP4 groups, one in each row, with zeros where values are zero; a few scales are zero or NaN."""
+    lanes, source = config.tile.lanes, np.random.default_rng(random.getrandbits(64))
+    elements = np.where(groups == 0, 0, source.integers(0, 16, groups.shape))
+    special = source.random((len(groups), lanes)) < 0.01
+    scales = source.integers(1, NAN_SCALE, special.shape)
+    scales[special] = source.choice([0, NAN_SCALE], special.sum())
+    data = pack_nvfp4(elements, scales)
+    return np.frombuffer(data, np.uint8).reshape(len(groups), -1)
 
 
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -40,6 +40,7 @@ CORE = {
     "prefetch": (2, 4, 32),
     "window": (4, 8, 16, 32),
     **dict.fromkeys(("bias", "scale", "relu", "mask", "stochastic", "compression"), (True, True, True, False, True)),
+    "nvfp4": (False, True),
 }
 """Values of each key; more frequent values are repeated."""
 TRIES = 300

@@ -165,9 +165,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     goods = refusals = 0
     directed = runs_across(content.base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.nvfp4:
-        directed += [
-            {**each, "nvfp4": 1} for each in runs_across(content.base + SIZE // 2, config.group_bytes // 2)
-        ]
+        directed += [{**each, "nvfp4": 1} for each in runs_across(content.base + SIZE // 2, config.group_bytes // 2)]
     if pause and config.compression:
         directed.append(move_across(random, config, content))
     # A short run continues until enough moves succeeded and one was refused.

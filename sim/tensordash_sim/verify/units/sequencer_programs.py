@@ -59,13 +59,18 @@ def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, in
         if field.name in ("output_wait", "output_signal") or random.random() < 0.4:
             continue
         fields[field.name] = random.choice([field.minimum, field.maximum, random.randint(field.minimum, field.maximum)])
-    for switch in ("bias", "scale", "relu", "mask", "stochastic", "compression"):
+    for switch in ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4"):
         if not getattr(config, switch):
             fields.pop("compressed" if switch == "compression" else switch, None)
+    if not config.nvfp4:
+        fields.pop("by_channel", None)
+    if fields.get("compressed"):
+        fields.pop("nvfp4", None)
     if "stride" in fields:
         fields["stride"] = random.randint(1, 4)
     if "memory" in fields:
-        fields["memory"] &= -32 if name == "record" else -max(config.group_bytes, 16)
+        group_bytes = config.group_bytes >> fields.get("nvfp4", 0)
+        fields["memory"] &= -32 if name == "record" else -max(group_bytes, 16)
     if fields.get("compressed"):
         fields |= {"count_1": 1, "count_2": 1, "count_3": 1, "segment": fields.get("segment") or 1}
         fields["table"] = fields.get("table", 0) & -4
