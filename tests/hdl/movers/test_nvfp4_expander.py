@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from amaranth.hdl import ClockDomain, Module
 from amaranth.sim import Simulator
 
 from tensordash.configuration.formats import FORMATS
@@ -63,7 +64,10 @@ def test_every_product_is_exact(name, lanes, data_bits, by_channel):
             factors = np.tile(scales, lanes) if by_channel else np.repeat(scales, lanes)
             np.testing.assert_array_equal(values, expected(elements, factors, name))
 
-    simulator = Simulator(expander)
+    top = Module()
+    top.domains.sync = ClockDomain()  # with one beat per group, the expander is combinational
+    top.submodules.expander = expander
+    simulator = Simulator(top)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
