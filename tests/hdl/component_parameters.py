@@ -26,6 +26,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 from tensordash.movers.join import Join
+from tensordash.movers.nvfp4_expander import Nvfp4Expander
+from tensordash.movers.nvfp4_product import Nvfp4Product
+from tensordash.movers.nvfp4_scale import Nvfp4Scale
 from tensordash.movers.read_join import ReadJoin
 from tensordash.movers.turn_queue import TurnQueue
 from tensordash.movers.write_join import WriteJoin
@@ -99,6 +102,9 @@ RIGHT = {
     ScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
     SelfScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
     TurnQueue: {"cores": 3, "places": 2},
+    Nvfp4Scale: {"fmt": FORMATS["fp16"]},
+    Nvfp4Product: {"fmt": FORMATS["fp16"]},
+    Nvfp4Expander: {"lanes": 4, "fmt": FORMATS["fp16"], "data_bits": 128},
     ReadJoin: {"cores": 3, "data_bits": 64, "address_bits": 32},
     WriteJoin: {"cores": 3, "data_bits": 64, "address_bits": 32},
     Join: {"config": CoreConfig(), "cores": 2},

@@ -65,15 +65,15 @@ class MoveWalk:
         turns.append(descriptor.stored_bits("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
-        if is_nvfp4 is not None:
-            strides = [Mux(is_nvfp4, stride, stride << 1) for stride in strides]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]
         # All loops up to loop k are in their last turn: an outer loop steps.
         last_turn = [Signal(name=f"walk_last_turn_{k}") for k in (1, 2)]
         m.d.comb += [last_turn[0].eq(over[0]), last_turn[1].eq(over[0] & over[1])]
-        next_place = Signal(signed(max(bits, len(strides[0])) + 2), name="walk_next_place")
+        next_place = Signal(signed(max(bits, len(strides[0]) + (is_nvfp4 is not None)) + 2), name="walk_next_place")
         origin = Mux(last_turn[1], places[2], Mux(last_turn[0], places[1], places[0]))
         stride = Mux(last_turn[1], strides[2], Mux(last_turn[0], strides[1], strides[0]))
+        if is_nvfp4 is not None:
+            stride = Mux(is_nvfp4, stride, stride << 1)
         m.d.comb += [
             self.last.eq(last_turn[1] & over[2]),
             self.end.eq(self.address + descriptor["count_0"]),

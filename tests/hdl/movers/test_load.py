@@ -52,3 +52,21 @@ def test_move_of_the_full_buffer():
 def test_a_broken_load_is_found(right, wrong, test):
     config = CONFIGS["default"]
     assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)], test=test)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (".by_channel(descriptor_by_channel)", ".by_channel(1'b0)"),
+        ("{1'b0, descriptor_count_0} :", "{descriptor_count_0, 1'b0} :"),  # A run has twice its beats.
+        (".beats_valid(~descriptor_nvfp4 & reader__beats_valid", ".beats_valid(reader__beats_valid"),
+        ("(expander__out_valid & buffer_ready)", "expander__out_valid"),  # A group that waits is skipped.
+        ("{3'd0, element[2:1]}", "{4'd0, element[2]}"),
+        ("tripled[5] ? tripled[4:0]", "1'b0 ? tripled[4:0]"),  # The carry of a product with 0.75 is lost.
+        ("bits[0] ? 5'd5", "bits[0] ? 5'd6"),  # The least scale is doubled.
+    ],
+)
+def test_a_broken_nvfp4_load_is_found(right, wrong):
+    config = CONFIGS["nvfp4"]
+    assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)])
