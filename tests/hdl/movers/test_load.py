@@ -15,7 +15,7 @@ CONFIGS = {
     "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 8\naxi_bits = 256"),
     "plain": CoreConfig.from_toml("[core]\nbuffer = 8\ncompression = false"),
     "nvfp4": CoreConfig.from_toml("[core]\nbuffer = 8\nnvfp4 = true"),
-    "nvfp4 in bf16": CoreConfig.from_toml(
+    "nvfp4-bf16": CoreConfig.from_toml(
         BF16 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 16\ncompression = false\nnvfp4 = true"
     ),
 }

@@ -16,7 +16,17 @@ def test_programs(test: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["core-bf16", "core-dense", "core-dense-bf16", "core-dense-int8", "core-int8", "core-wide", "core-fp8"]
+    "name",
+    [
+        "core-bf16",
+        "core-dense",
+        "core-dense-bf16",
+        "core-dense-int8",
+        "core-int8",
+        "core-wide",
+        "core-fp8",
+        "core-nvfp4",
+    ],
 )
 def test_other_presets(name: str) -> None:
     config = core_preset(name)
