@@ -149,6 +149,7 @@ class TestFiles:
             "core-dense-int8",
             "core-fp8",
             "core-int8",
+            "core-nvfp4",
             "core-wide",
         ]
         assert not set(preset_names()) & set(preset_names("core"))
@@ -162,6 +163,7 @@ class TestFiles:
         assert load_any_preset("core") == CoreConfig(tile=recommended, partial_sums=64)
         wide, fp8 = load_any_preset("core-wide"), load_any_preset("core-fp8")
         assert (wide.tile.rows, wide.tile.columns) == (4, 16)
+        assert load_any_preset("core-nvfp4") == load_any_preset("core-wide", ["core.axi_bits=128", "core.nvfp4=true"])
         assert (fp8.tile.lanes, fp8.tile.a_format.name, fp8.tile.b_format.name) == (8, "fp8_e4m3", "fp8_e5m2")
         assert load_any_preset("paper", ["tile.rows=2"]) == load_preset("paper", ["tile.rows=2"])
 
