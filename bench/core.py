@@ -6,6 +6,7 @@
     python bench/core.py --over-core  # only the speedup of `core-wide` over `core`: minutes
     python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # for some layers, with another key
     python bench/core.py --over-core --page  # also write this table alone into both files
+    python bench/core.py --nvfp4      # only NVFP4 operands (`core_nvfp4.py`): minutes; with --page as above
 
 All runs are on the emitted Verilog of the presets `core` and `core-dense`. Memory transfers 16 bytes per cycle after a
 latency of 50 cycles. Results must equal PyTorch's in float64, rounded as docs/core.md defines. Both cores must leave
@@ -36,6 +37,7 @@ from common import (
     replace_between,
     store_figures,
 )
+from core_nvfp4 import measure_nvfp4
 from cost_pages import CORES
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
@@ -303,6 +305,7 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
     parser.add_argument("--over-core", action="store_true", help="only compare `core-wide` with `core`")
+    parser.add_argument("--nvfp4", action="store_true", help="only measure NVFP4 operands in memory")
     parser.add_argument("--layer", default="", metavar="TEXT", help="with --over-core: layers whose name contains this")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="with --over-core: a key to change"
@@ -310,6 +313,12 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="write docs/core.json and docs/core-results.md")
     arguments = parser.parse_args()
     console = Console(stderr=True, highlight=False)
+    if arguments.nvfp4:
+        nvfp4 = {"nvfp4": measure_nvfp4(console), "nvfp4_at": measured_at()}
+        if arguments.page:
+            _write_page(load_figures(RESULTS) | nvfp4)
+        print_json(nvfp4) if arguments.json else print(render("core_nvfp4", document=nvfp4))
+        return 0
     if arguments.over_core:
         if arguments.page and (arguments.layer or arguments.set):
             parser.error("--page is for all layers and the preset's keys: pass neither --layer nor --set")
@@ -333,6 +342,7 @@ def main() -> int:
         document["layers"].append(compare_layer(each, cores))
         console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
     document |= {"over_core": compare_larger_cores("", [], console), "over_core_at": measured_at()}
+    document |= {"nvfp4": measure_nvfp4(console), "nvfp4_at": measured_at()}
     document["compression"] = [measure_compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
     console.print(
         f"{check_random_programs(cores['core'], arguments.programs)} random programs leave the golden core's memory"
@@ -367,7 +377,8 @@ def render_tables(document: Mapping[str, Any]) -> str:
 
 def fill_page(text: str, document: Mapping[str, Any]) -> str:
     """Return docs/core-results.md with its tables."""
-    return replace_between(text, "<!-- figures -->", "<!-- end of figures -->", render_tables(document))
+    text = replace_between(text, "<!-- figures -->", "<!-- end of figures -->", render_tables(document))
+    return replace_between(text, "<!-- nvfp4 -->", "<!-- end of nvfp4 -->", render("core_nvfp4", document=document))
 
 
 def _goal_figures(document: Mapping[str, Any]) -> dict[str, Any]:

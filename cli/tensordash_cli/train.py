@@ -74,13 +74,14 @@ WIDTH = 100
 @click.option(
     "--recipe",
     type=click.Choice(RECIPES),
-    help="NVFP4's training recipe: 16x16 blocks of weights, a Hadamard transform, layers in bf16, stochastic rounding.",
+    help="NVFP4's training recipe: 16x16 blocks of weights, a Hadamard transform, layers in bf16, stochastic rounding. "
+    "On a core with core.nvfp4, operands are NVFP4 in memory.",
 )
 @click.option(
     "--bf16-layers",
     metavar="PATTERN",
     multiple=True,
-    help="With --recipe: names of layers in bf16 (default: attention and the last layers).",
+    help="With --recipe: names of layers in bf16, on a core in its format (default: attention and the last layers).",
 )
 @click.option(
     "--compare",

@@ -13,6 +13,8 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.compiler.emission import emit, placeholder_addresses
 from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.layer import OPERANDS
+from tensordash_sim.compiler.nvfp4_values import nvfp4_products
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.compiler.rounding import scaled, stochastic, toward_zero
@@ -65,8 +67,13 @@ class Emulator:
         if job.seed is not None and not problem.fp32:
             assert isinstance(self._config, CoreConfig)
             settings["random"] = _random_bits(self._config, problem).of(job.seed, job.operation)
+        values = job.values
+        if problem.nvfp4:
+            assert isinstance(self._config, CoreConfig)
+            fmt = self._config.tile.a_format
+            values = {name: nvfp4_products(values[name], fmt) for name in OPERANDS[problem.operation]}
         return BackendResult(
-            bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings)
+            bits=contract(self._config, problem.layer, problem.operation, problem.rows, values, **settings)
         )
 
     def close(self) -> None: ...
@@ -113,6 +120,7 @@ class ProgramMemory:
                 rows=problem.rows,
                 fp32=problem.fp32,
                 turned=space_of(self._config, problem).problem.turned,
+                nvfp4=problem.nvfp4,
             )
         except ValueError as error:  # Shapes were checked before: the memory is too small.
             raise NoRoomError(f"out of device memory: {error}") from None

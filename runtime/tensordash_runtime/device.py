@@ -66,16 +66,17 @@ class Device:
         Seed of that memory's random latencies and pauses.
     rounding : str, optional
         Rounding of results of the operand type: "nearest" (ties to even), "zero" (toward zero) or "stochastic", which
-        needs a core with `core.stochastic`. On a tile with scales, rounding of quantised gradients: "nearest" or
-        "stochastic". The default is "nearest", or "stochastic" with a recipe.
+        needs a core with `core.stochastic`. On a tile with scales, or with a recipe, rounding of quantised gradients:
+        "nearest" or "stochastic". The default is "nearest", or "stochastic" with a recipe.
     rounding_seed : int
         Seed of stochastic rounding, 32 bits. Each pair of a seed and an operation number has its own random bits.
     scaling : str or mapping of str to int
         Exponents of powers of two that multiply float32 operands before rounding; results are divided by the powers.
         "auto" chooses the largest power that leaves all finite values of an operand in range. "none" does not scale.
-        A mapping has exponents for "A", "W" and "G" (default: 0). Formats with scales ignore it.
+        A mapping has exponents for "A", "W" and "G" (default: 0). Operands with scales ignore it.
     recipe : Recipe, optional
-        Training recipe, for a tile with the scales of NVFP4.
+        Training recipe, for a tile with the scales of NVFP4 or a core with `core.nvfp4`. float32 operands of a core
+        are then NVFP4 tensors in its memory.
     quick : bool
         Whether to build the Verilog in half the time, for a tenth of the speed.
     waves : bool
@@ -142,7 +143,7 @@ class Device:
         self.scaling = checked_scaling(scaling)
         self.recipe = checked_recipe(self.config, recipe)
         self.rounding = default_rounding(recipe) if rounding is None else rounding
-        self._rounding_seed = checked_seed(self.config, self.rounding, rounding_seed)
+        self._rounding_seed = checked_seed(self.config, self.rounding, rounding_seed, has_recipe=recipe is not None)
         options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves}
         self._backend: Backend | None = open_backend(
             backend, self.config, memory_bytes, cores, address, timeout, options
@@ -167,8 +168,9 @@ class Device:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Names of the tensor types that the device accepts."""
-        return tuple(dict.fromkeys((*operand_types(self.tile), FLOAT32)))
+        """Names of the tensor types that the device accepts; first the type to train in."""
+        types = *operand_types(self.tile), FLOAT32
+        return tuple(dict.fromkeys(types if self.recipe is None else types[::-1]))
 
     def matmul(self, a: Any, b: Any, *, row_side: str | None = None) -> Any:
         """Return a matrix product. Leading axes are a batch and are broadcast, as in NumPy and PyTorch.
@@ -363,7 +365,7 @@ class Device:
         executed = done.executed
         if count and executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":
             rows = executed.problem.rows
-            self.expectations.observe(executed, layer_values(geometry, rows, tensors[rows].non_zeros))
+            self.expectations.observe(executed, layer_values(executed.geometry, rows, tensors[rows].non_zeros))
         return done
 
     def draw_waves(self, path: str | Path, command: int | None = None) -> None:

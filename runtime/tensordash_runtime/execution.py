@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, Format, IntegerFormat
 from tensordash_sim.compiler.images import TENSOR_TYPES, geometry_values, layer_values
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.nvfp4_values import nvfp4_non_zeros
 from tensordash_sim.compiler.problem import ASSUMED_SPEEDUP, Problem
 from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Geometry
@@ -24,7 +26,7 @@ from .jobs import BackendResult, DeviceJob, DeviceResult, ExecutedOperation, ran
 from .nonfinite import insert_results, non_finite_results
 from .operands import Operand, RoundedOperand, Scaling, scaling_limit
 from .output import finish_results, fit_bias, output_values, scale_integers
-from .scaled import scaled_non_zeros
+from .scaled import nvfp4_operands, scaled_non_zeros
 from .sides import choose_rows, possible_rows, requested_rows
 from .values import FLOAT32, INT32, convert_like
 
@@ -89,6 +91,8 @@ class Execution:
         Whether to count the tile's cycles. The counts choose the row side if results do not depend on that choice.
     weight_block_height : int
         With scales: number of vectors of W that share the scales of their blocks.
+    nvfp4 : bool
+        Whether float32 operands are NVFP4 tensors in a core's memory.
     """
 
     config: CoreConfig | TileConfig
@@ -103,6 +107,7 @@ class Execution:
     toward_zero: bool = False
     count: bool = True
     weight_block_height: int = 1
+    nvfp4: bool = False
 
     @property
     def tile(self) -> TileConfig:
@@ -110,8 +115,8 @@ class Execution:
 
     @property
     def has_scales(self) -> bool:
-        """Whether blocks of operands have scales."""
-        return self.tile.numerics.scale is not None
+        """Whether operands are quantised to elements and scales."""
+        return self.nvfp4 or self.tile.numerics.scale is not None
 
     @property
     def has_integers(self) -> bool:
@@ -160,6 +165,7 @@ class Execution:
             bias=bias is not None,
             relu=relu,
             mask=mask is not None,
+            nvfp4=self.nvfp4,
         )
         fused = output_values(self.config, self.geometry, problem, bias, mask, types.values())
         self._require_room(problem)
@@ -219,21 +225,32 @@ class Execution:
         return rounded
 
     def _quantise(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
-        """Return operands for a tile with scales, and count the values that become zero when the job quantises them."""
+        """Return operands with scales, and count the values that become zero.
+
+        A job for a tile with scales quantises them; operands in a core's memory are quantised here.
+        """
         finite = {
             name: np.where(np.isfinite(each.array), each.array, np.float32(0)) if each.non_finite else each.array
             for name, each in operands.items()
         }
         key = None if self.seed is None else random_key(self.seed, self.number)
-        nonzero = scaled_non_zeros(
-            self.tile, self.geometry, self.operation, rows, finite, key, self.weight_block_height
-        )
+        values: dict[str, tuple[NDArray, float]] = {name: (each, 1.0) for name, each in finite.items()}
+        if self.nvfp4:
+            values |= nvfp4_operands(self.geometry, self.operation, finite, key, self.weight_block_height)
+            nonzero = {name: nvfp4_non_zeros(quantised) for name, (quantised, _) in values.items()}
+        else:
+            nonzero = scaled_non_zeros(
+                self.tile, self.geometry, self.operation, rows, finite, key, self.weight_block_height
+            )
         rounded = {}
         for name, each in operands.items():
             flushed = int(np.count_nonzero(finite[name]) - np.count_nonzero(nonzero[name]))
-            numbers = each.array if each.non_finite else None
             rounded[name] = RoundedOperand(
-                values=finite[name], rounding=each.rounding(flushed=flushed), numbers=numbers, non_zeros=nonzero[name]
+                values=values[name][0],
+                rounding=each.rounding(flushed=flushed),
+                numbers=each.array if each.non_finite else None,
+                non_zeros=nonzero[name],
+                factor=values[name][1],
             )
         return rounded
 
@@ -264,7 +281,8 @@ class Execution:
         checks: list[ExecutedOperation] = []
 
         def multiply(geometry: Geometry, arrays: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-            check = replace(self, geometry=geometry, scaling="none", row_side=None, seed=None, toward_zero=False)
+            plain: dict[str, Any] = {"scaling": "none", "seed": None, "toward_zero": False, "nvfp4": False}
+            check = replace(self, geometry=geometry, row_side=None, **plain)
             tensors = {name: Operand(name, array) for name, array in arrays.items()}
             checked = check.run(tensors, fp32=True, bias=None, relu=False, mask=None)
             checks.append(checked.executed)
@@ -274,7 +292,9 @@ class Execution:
         numbers = {
             name: operands[name].numbers if each.numbers is None else each.numbers for name, each in rounded.items()
         }
-        results = non_finite_results(self.tile, self.geometry, self.operation, numbers, multiply)
+        results = non_finite_results(
+            self.tile, self.geometry, self.operation, numbers, multiply, has_scales=self.has_scales
+        )
         in_layer = layer_values(self.geometry, RESULTS[self.operation], results)
         return np.ascontiguousarray(in_layer), tuple(checks)
 
@@ -290,8 +310,9 @@ class Execution:
         """Run the job; return its problem, the unscaled results in the layer's shape, and the backend's result."""
         values, exponent = dict(fused), sum(each.rounding.exponent for each in rounded.values())
         bias, relu = None, False
-        if problem.bias and (exponent or (self.has_integers and is_float32)):
-            scaled_bias = fit_bias(self.tile, fused["bias"], exponent)
+        if problem.bias and (exponent or self.nvfp4 or (self.has_integers and is_float32)):
+            # NVFP4: the host multiplies sums by the tensors' scales before it adds biases.
+            scaled_bias = None if self.nvfp4 else fit_bias(self.tile, fused["bias"], exponent)
             if scaled_bias is None:
                 bias, relu = values.pop("bias"), problem.relu
                 problem = replace(problem, bias=False, relu=False)
@@ -306,20 +327,25 @@ class Execution:
         job = DeviceJob(
             problem=problem,
             values=values,
-            seed=self.seed,
+            seed=None if self.nvfp4 else self.seed,
             operation=self.number,
             toward_zero=self.toward_zero,
             scale=scale + result_scale,
             weight_block_height=self.weight_block_height,
         )
         result = self.backend.run(job)
+        if self.nvfp4:
+            factor = np.float32(prod(each.factor for each in rounded.values()))
+            with np.errstate(over="ignore"):
+                scaled_sums = result.bits.view(np.float32) * factor
+            return problem, finish_results(scaled_sums.view(np.uint32), 0, bias, relu=relu), result
         if self.has_integers and is_float32:
             return problem, finish_results(scale_integers(result.bits, -exponent), 0, bias, relu=relu), result
         return problem, finish_results(result.bits, -exponent - scale, bias, relu=relu), result
 
     def _require_room(self, problem: Problem) -> None:
         """Check that operands and result fit into memory; every backend has the same limit."""
-        layer, width = problem.layer, 4 if self.has_scales else self.tile.a_format.width // 8
+        layer, width = problem.layer, 1 if self.nvfp4 else 4 if self.has_scales else self.tile.a_format.width // 8
         sizes = [width * int(np.prod(layer.whole_shape(name))) for name in self.pair]
         results = int(np.prod(layer.whole_shape(RESULTS[problem.operation])))
         sizes += [(4 if problem.fp32 else width) * results, width * results * problem.mask]

@@ -24,7 +24,8 @@ class DeviceJob:
     problem : Problem
         The operation.
     values : mapping of str to array
-        Bit patterns of both operands in the layer's shapes, and "bias" (FP32) and "mask" of problems with them.
+        Bit patterns of both operands in the layer's shapes (NVFP4 values if `problem.nvfp4`), and "bias" (FP32) and
+        "mask" of problems with them.
     seed : int, optional
         The user's seed, if results are rounded stochastically.
     operation : int

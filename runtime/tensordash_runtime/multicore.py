@@ -85,7 +85,7 @@ class Multicore:
             programs.append(program)
             rings.append(ring)
             self._write(image.memory.base, bytes(image.memory.bytes[: image.end - image.memory.base]))
-        self._share(images[0], division)
+        self._share(images[0], division, is_nvfp4=problem.nvfp4)
         cycles, traffic = self._execute(programs, rings)
         results = [self._result(image) for image in images]
         bits = join_results(results, problem.layer, problem.operation, division)
@@ -100,7 +100,7 @@ class Multicore:
     def _write(self, address: int, data: bytes) -> None:
         self._cores.memory[address : address + len(data)] = np.frombuffer(data, np.uint8)
 
-    def _share(self, image: TensorImage, division: Division) -> None:
+    def _share(self, image: TensorImage, division: Division, *, is_nvfp4: bool) -> None:
         """Write the operand that all cores read to memory, and set the registers of its addresses."""
         base = self._count * self._size
         end_of_memory = base + self._size
@@ -108,7 +108,7 @@ class Multicore:
         if not division.shared:
             return
         groups = prod(grouped_shape(self._config, image.layer, division.shared))
-        data = image.memory.read(image.tensors[division.shared], groups * self._config.group_bytes)
+        data = image.memory.read(image.tensors[division.shared], groups * (self._config.group_bytes >> is_nvfp4))
         assert data is not None
         self._write(base, data)
         if self._shares:

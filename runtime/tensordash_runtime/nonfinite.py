@@ -32,12 +32,14 @@ def non_finite_results(
     operation: str,
     numbers: Mapping[str, NDArray[np.float32]],
     multiply: Multiply,
+    *,
+    has_scales: bool,
 ) -> NDArray[np.float32]:
     """Return the results that depend on non-finite values of operands.
 
     A result is NaN if one of its products has a NaN, or an infinity and a zero, or if there are infinities of both
-    signs. Otherwise it is an infinity if one of its products is an infinity. Spatial padding is zeros. On a tile with
-    scales, each result that depends on a non-finite value is NaN.
+    signs. Otherwise it is an infinity if one of its products is an infinity. Spatial padding is zeros. If operands
+    have scales, each result that depends on a non-finite value is NaN.
 
     Parameters
     ----------
@@ -51,6 +53,8 @@ def non_finite_results(
         Both operands, at least one of which has infinities or NaN.
     multiply : callable
         Runs the operation on the device.
+    has_scales : bool
+        Whether operands are quantised to elements and scales.
 
     Returns
     -------
@@ -68,7 +72,6 @@ def non_finite_results(
 
     # The first product counts pairs with a non-finite x, the second pairs with a finite x and a non-finite y.
     x_finite, y_finite = np.isfinite(x), np.isfinite(y)
-    has_scales = tile.numerics.scale is not None
     if not x_finite.all():
         add(~x_finite, np.ones_like(y), 0.0, 1.0, counts)
         if not has_scales:

@@ -84,19 +84,23 @@ class RoundedOperand:
     Attributes
     ----------
     values : array
-        Bit patterns of a side's format, or float32 for a tile with scales; zeros in place of infinities and NaN.
+        Bit patterns of a side's format, NVFP4 values, or float32 for a tile with scales; zeros in place of infinities
+        and NaN.
     rounding : Rounding
         Counts of values.
     numbers : array of float32, optional
         The values with their infinities and NaN, including those from rounding; None if all are finite.
     non_zeros : array of bool, optional
-        Positions of non-zero elements, for a tile with scales.
+        Positions of non-zero elements, for operands with scales.
+    factor : float
+        For NVFP4 values: the tensor's scale, an FP32 number that multiplies results.
     """
 
     values: NDArray
     rounding: Rounding
     numbers: NDArray[np.float32] | None = None
     non_zeros: NDArray[np.bool_] | None = None
+    factor: float = 1.0
 
     @property
     def has_other_zeros(self) -> bool:

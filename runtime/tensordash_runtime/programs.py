@@ -16,8 +16,8 @@ __all__ = ["RECORD_BYTES", "has_tiling", "moved_bytes", "program_with_record", "
 
 RECORD_BYTES = 32
 """Bytes that a `record` descriptor writes."""
-COUNTS = frozenset(("count_0", "count_1", "count_2", "count_3"))
-"""Fields of a load or store whose product is its number of groups."""
+SIZES = frozenset(("count_0", "count_1", "count_2", "count_3", "nvfp4"))
+"""Fields of a load or store that determine its bytes."""
 
 
 def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
@@ -57,10 +57,12 @@ def program_with_record(program: Program, memory: int) -> Program:
 
 def moved_bytes(program: Program, config: CoreConfig) -> int:
     """Count the bytes that a program's uncompressed loads and stores and its records move."""
-    groups = records = 0
+    moved = 0
     for bits in program.descriptors:
-        operation, fields = decode(bits, COUNTS)
+        operation, fields = decode(bits, SIZES)
         if operation is not None and operation.name in ("load", "store"):
-            groups += fields["count_0"] * fields["count_1"] * fields["count_2"] * fields["count_3"]
-        records += operation is not None and operation.name == "record"
-    return groups * config.group_bytes + records * RECORD_BYTES
+            groups = fields["count_0"] * fields["count_1"] * fields["count_2"] * fields["count_3"]
+            moved += groups * (config.group_bytes >> fields.get("nvfp4", 0))
+        elif operation is not None and operation.name == "record":
+            moved += RECORD_BYTES
+    return moved

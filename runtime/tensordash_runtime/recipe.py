@@ -2,7 +2,8 @@
 
 Source: "Pretraining Large Language Models with NVFP4" (NVIDIA 2025, arXiv:2509.25149), section 4. Its fourth part,
 stochastic rounding of gradients, is the argument `rounding` of `Device`. The tile needs no changes: it receives a
-16 x 16 block as 16 ordinary blocks of 1 x 16 elements with the same scale.
+16 x 16 block as 16 ordinary blocks of 1 x 16 elements with the same scale. On a core, operands are NVFP4 tensors in
+memory, and the tile multiplies them in its own format.
 """
 
 from dataclasses import dataclass, replace
@@ -125,8 +126,8 @@ class Recipe:
         transform makes zeros nonzero, so the tile cannot skip them.
     bf16_layers : tuple of str
         Patterns (`fnmatch`) of layers' names. The three products of these layers run in bf16, on a tile of the same
-        size. The default is attention's products. The paper also runs the output projection and about 15% of the
-        linear layers in bf16, most of them the last ones.
+        size; on a core in its operand format, such as fp16. The default is attention's products. The paper also runs
+        the output projection and about 15% of the linear layers in bf16, most of them the last ones.
     seed : int
         Seed of the transform's signs, which are the same for all layers and steps.
 
@@ -158,7 +159,7 @@ class Recipe:
             raise TypeError(f"bf16_layers must be a tuple of patterns of layers' names, not {layers!r}")
 
     def runs_in_bf16(self, layer: str) -> bool:
-        """Return whether the products of a layer run in bf16."""
+        """Return whether the products of a layer run in bf16, or on a core in its operand format."""
         return any(fnmatchcase(layer, pattern) for pattern in self.bf16_layers)
 
     def apply(
@@ -169,14 +170,19 @@ class Recipe:
         Parameters
         ----------
         execution : Execution
-            The operation on the device's tile.
+            The operation on the device.
         tensors : dict of str to Operand
             Both operands, in the geometry's shapes.
         layer : str
             Name of the layer.
         """
         geometry = execution.geometry
-        if self.runs_in_bf16(layer):
+        if isinstance(execution.config, CoreConfig):
+            # With a recipe, only quantised gradients are rounded stochastically.
+            if self.runs_in_bf16(layer) or any(each.kind != FLOAT32 for each in tensors.values()):
+                return replace(execution, seed=None), tensors
+            execution = replace(execution, nvfp4=True)
+        elif self.runs_in_bf16(layer):
             tile = bf16_tile(execution.tile)
             return replace(execution, config=tile, backend=Emulator(tile), seed=None), tensors
         if not isinstance(geometry, MatrixProduct) or geometry.batch > 1:
@@ -205,15 +211,19 @@ def checked_recipe(config: CoreConfig | TileConfig, recipe: Recipe | None) -> Re
     Raises
     ------
     TypeError, ValueError
-        If `recipe` is not a recipe, or the device lacks the scales of NVFP4.
+        If `recipe` is not a recipe, or the device has neither the scales of NVFP4 nor loads of NVFP4 tensors.
     """
     if recipe is None:
         return None
     if not isinstance(recipe, Recipe):
         raise TypeError(f"recipe must be a Recipe or None, not {recipe!r}")
-    tile = config.tile if isinstance(config, CoreConfig) else config
-    if tile.scale != "e4m3":
+    has_nvfp4 = config.nvfp4 if isinstance(config, CoreConfig) else config.scale == "e4m3"
+    if not has_nvfp4:
+        wrong = "core with core.nvfp4 = false"
+        if isinstance(config, TileConfig):
+            wrong = f'tile with tile.scale = "{config.scale}"'
         raise ValueError(
-            f'recipe must be left out for a device with tile.scale = "{tile.scale}": it is for NVFP4, "e4m3"'
+            f"recipe must be left out for a {wrong}: it is for NVFP4, that is, a core with core.nvfp4 = true or a tile "
+            'with tile.scale = "e4m3"'
         )
     return recipe

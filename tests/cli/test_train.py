@@ -48,6 +48,19 @@ def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert json.loads(call(f"{command} --rounding nearest", capfd)[0]) != default
 
 
+def test_the_nvfp4_recipe_on_a_core(capfd: pytest.CaptureFixture[str]) -> None:
+    """The golden core loads NVFP4 operands. Tensors stay float32, so that autocast is no reference."""
+    command = "train --preset core-nvfp4 --model mlp --recipe nvfp4 --steps 1 --json"
+    document = json.loads(call(f"{command} --compare golden", capfd)[0])
+    plain = json.loads(call(command.replace(" --recipe nvfp4", ""), capfd)[0])
+    assert document["history"] != plain["history"]
+    assert document["cycles"] > 0
+    _, err = call(f"{command} --reference autocast", capfd, status=2)
+    assert "reference must be float32" in err
+    _, err = call(command.replace("core-nvfp4", "core"), capfd, status=2)
+    assert "recipe must be left out for a core with core.nvfp4 = false" in err
+
+
 def test_layers_in_bf16_include_recurrent_weights(capfd: pytest.CaptureFixture[str]) -> None:
     command = "train --preset nvfp4 --model lstm --recipe nvfp4 --steps 1 --json --bf16-layers "
     recurrent, scores = (json.loads(call(command + layer, capfd)[0]) for layer in ("recurrent.*", "scores"))

@@ -265,11 +265,16 @@ def test_bad_recipes_are_refused(change: dict[str, Any], error: type[Exception],
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("preset", ["core", "mxfp8", "paper"])
-def test_recipe_is_refused_on_other_devices(preset: str) -> None:
-    with pytest.raises(
-        ValueError, match=r'recipe must be left out for a device with tile.scale = ".*": it is for NVFP4'
-    ):
+@pytest.mark.parametrize(
+    ("preset", "wrong"),
+    [
+        ("core", "core with core.nvfp4 = false"),
+        ("mxfp8", 'tile with tile.scale = "e8m0"'),
+        ("paper", 'tile with tile.scale = "none"'),
+    ],
+)
+def test_recipe_is_refused_on_other_devices(preset: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=f"recipe must be left out for a {wrong}: it is for NVFP4, that is, a core"):
         Device(preset, recipe=QUIET)
     with pytest.raises(TypeError, match="recipe must be a Recipe or None, not 'nvfp4'"):
         Device("nvfp4", recipe="nvfp4")  # type: ignore[arg-type]

@@ -17,7 +17,8 @@ DESCRIPTOR = np.dtype(
     [(name, np.int64) for name in ("is_multiply", "unit", "wait", "signal", "output_wait", "output_signal")]
     + [("cycles", np.float64)]  # Cycles of its unit; for a multiply, of the output unit per block.
     + [("is_layout", np.int64), ("period", np.int64), ("groups", np.float64)]  # For a layout, as in `LayoutWrites`.
-    + [(name, np.int64) for name in ("beats", "burst", "region")]  # For a load or a store: all data, the first burst.
+    # For a load or a store: its beats if each has a group, or else 0; beats of the first burst.
+    + [(name, np.int64) for name in ("beats", "burst", "region")]
     + [(name, np.int64) for name in ("words", "a_streams", "b_streams", "mask", "bias_cycles", "pace", "next_pace")]
 )
 """The properties that determine a descriptor's time. `pace` and `next_pace` bound a multiply's entries in the paces."""
@@ -59,9 +60,8 @@ class Core(NamedTuple):
         Minimum of cycles between descriptors.
     latency : float
         Memory latency in cycles.
-    is_dense, has_pairs, has_conflicts : bool
-        Whether the tile is dense, whether a layout takes two groups per cycle, and whether moves delay an output unit
-        with a mask.
+    is_dense, has_pairs : bool
+        Whether the tile is dense, and whether a layout takes two groups per cycle.
     """
 
     window: int
@@ -72,7 +72,6 @@ class Core(NamedTuple):
     latency: float
     is_dense: bool
     has_pairs: bool
-    has_conflicts: bool
 
 
 class _State(NamedTuple):
@@ -256,7 +255,7 @@ def _finish(state, core, each, pace_cycles, pace_losses):
     first = begun[MULTIPLY] + MULTIPLY_CYCLES
     opens = begun[OUTPUT] + OUTPUT_CYCLES + each["bias_cycles"]
     layouts = state.layouts[: counts[LAYOUTS]]
-    moves = state.moves[: counts[MOVES] if each["mask"] and core.has_conflicts else 0]
+    moves = state.moves[: counts[MOVES] if each["mask"] else 0]
     times, rates = write_rates(layouts, each["words"], each["a_streams"], first, core.is_dense, core.has_pairs)
     tile, blocks = run_passes(
         pace_cycles[each["pace"] : each["next_pace"]],

@@ -144,7 +144,7 @@ class _Emitter:
 
     def _add_move(self, operation: str, move: Move, address: int, product: int) -> None:
         first = move.first + product * self.space.product_groups[move.tensor]
-        memory = self.tensors[move.tensor] + first * self.space.core.group_bytes
+        memory = self.tensors[move.tensor] + first * (self.space.core.group_bytes >> move.is_nvfp4)
         self._add(operation, {**move.fields, "memory": memory, "address": address})
 
     def _add(self, operation: str, fields: Mapping[str, int], loops: list[Loop] | None = None) -> None:

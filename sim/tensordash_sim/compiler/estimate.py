@@ -157,7 +157,10 @@ class UnitWork:
         self.sums.exposed += cycles * (not is_resident and 2 * each.tile.groups > self.buffer["result"])
 
     def _load_cycles(self, moves: Iterable[Move]) -> float:
-        return sum(DESCRIPTOR_CYCLES + load_cycles(self.core, move.groups, move.runs, LATENCY) for move in moves)
+        return sum(
+            DESCRIPTOR_CYCLES + load_cycles(self.core, move.groups, move.runs, LATENCY, is_nvfp4=move.is_nvfp4)
+            for move in moves
+        )
 
     def _block_cycles(self, each: ScheduledMultiply) -> float:
         """Return the output unit's cycles for a block."""

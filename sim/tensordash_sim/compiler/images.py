@@ -14,6 +14,8 @@ from ..golden.core.golden_core import Memory
 from ..golden.core.tensors import bias_length, from_groups, to_groups, value_type
 from ..lowering.geometry import Geometry, MatrixProduct
 from .layer import OPERANDS, RESULTS, Layer
+from .nvfp4_values import nvfp4_groups
+from .problem import scales_by_channel
 
 __all__ = [
     "TENSOR_TYPES",
@@ -60,6 +62,8 @@ class TensorImage:
         The operand on the row side; may be left out if both formats are the same.
     fp32, turned : bool
         Whether the result is FP32, and whether channels and positions are swapped in its groups.
+    nvfp4 : bool
+        Whether both operands are NVFP4 tensors. Their values are then NVFP4 values (`nvfp4_values`), uint16.
 
     Attributes
     ----------
@@ -87,30 +91,33 @@ class TensorImage:
         rows: str = "",
         fp32: bool = False,
         turned: bool = False,
+        nvfp4: bool = False,
     ) -> None:
         self.config, self.memory, self.layer, self.fp32, self._turned = config, memory, layer, fp32, turned
         self.tensors: dict[str, int] = {}
         self.end = memory.base + BEGIN
         for name, fmt in side_formats(config, operation, rows).items():
-            self._put(name, self._grouped(name, bit_patterns(values[name], fmt, name=name), name))
+            groups = self._grouped(name, bit_patterns(values[name], fmt, name=name), name)
+            by_channel = scales_by_channel(operation, name)
+            self._put(name, nvfp4_groups(groups, config, by_channel=by_channel) if nvfp4 else groups.tobytes())
         if "bias" in values:
             self._put("bias", self._biases(values["bias"]))
         self._made = RESULTS[operation]
         if "mask" in values:
             mask = bit_patterns(values["mask"], config.tile.a_format, name="mask")
-            self._put("mask", self._grouped("mask", mask, self._made))
+            self._put("mask", self._grouped("mask", mask, self._made).tobytes())
         self._shape = grouped_shape(config, layer, self._made)
         width = config.fp32_groups if fp32 else 1
         self._place("result", int(np.prod(self._shape)) * width * config.group_bytes)
         if self.end > memory.base + len(memory.bytes):
             raise ValueError(f"memory must have room for the result, up to {self.end:#x}")
 
-    def _grouped(self, name: str, bits: NDArray, like: str) -> bytes:
-        """Return the bytes of a tensor with the shape and the order of A, W or G."""
+    def _grouped(self, name: str, bits: NDArray, like: str) -> NDArray:
+        """Return the groups of a tensor with the shape and the order of A, W or G."""
         layer = self.layer
         if bits.shape != layer.whole_shape(like):
             raise ValueError(f"{name} must have the shape {layer.whole_shape(like)}, not {bits.shape}")
-        return to_groups(bits.reshape(-1, *layer.shape(like)).transpose(_order(like)), self.config).tobytes()
+        return to_groups(bits.reshape(-1, *layer.shape(like)).transpose(_order(like)), self.config)
 
     def _biases(self, vectors: Any) -> bytes:
         """Return the bytes of each product's bias vector, padded to full groups."""

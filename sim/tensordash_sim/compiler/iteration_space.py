@@ -10,7 +10,7 @@ from tensordash.configuration.core_config import CoreConfig
 from ..golden.core.tensors import bias_length
 from .layer import OPERANDS, Phase
 from .operands import Box, Move, Operand, Positions, Weights, size_of
-from .problem import Problem
+from .problem import Problem, scales_by_channel
 from .program import ProgramError
 from .result_layout import ResultLayout, ResultTile
 from .weight_gradient import Activations, Gradient
@@ -123,7 +123,7 @@ class IterationSpace:
                 return False
             moves = loads[0]
         groups = self.product_groups[tensor]
-        return [(move.first, move.fields) for move in moves] == [(0, {"count_0": groups})]
+        return [(move.first, move.fields) for move in moves] == [(0, {"count_0": groups} | self.memory_form(tensor))]
 
     @cached_property
     def full_tiles(self) -> dict[str, Box]:
@@ -228,8 +228,17 @@ class IterationSpace:
         # The tiling search requests the same moves many times.
         key = side, tile, span, phase
         if key not in self._moves:
-            self._moves[key] = self.operands[side].plan_loads(tile, span, self.phases[phase])
+            moves = self.operands[side].plan_loads(tile, span, self.phases[phase])
+            form = self.memory_form(self.operands[side].name)
+            self._moves[key] = [replace(move, fields=move.fields | form) for move in moves] if form else moves
         return self._moves[key]
+
+    def memory_form(self, tensor: str) -> dict[str, int]:
+        """Return the fields of a tensor's loads that describe its form in memory: none for a plain tensor."""
+        operation = self.problem.operation
+        if not self.problem.nvfp4 or tensor not in OPERANDS[operation]:
+            return {}
+        return {"nvfp4": 1, "by_channel": int(scales_by_channel(operation, tensor))}
 
     @cached_property
     def result_layout(self) -> ResultLayout:

@@ -164,7 +164,8 @@ class _LoopNest:
 
     def _cycles(self, moves: list[Move]) -> float:
         """Add up the cycles of loads."""
-        return sum(load_cycles(self.space.core, move.groups, move.runs, LATENCY) for move in moves)
+        core = self.space.core
+        return sum(load_cycles(core, move.groups, move.runs, LATENCY, is_nvfp4=move.is_nvfp4) for move in moves)
 
 
 def _groups(moves: list[Move]) -> int:

@@ -39,7 +39,7 @@ class Move:
     groups : int
         Number of groups.
     fields : dict of str to int
-        Counts and strides of a load or a store.
+        Counts and strides of a load or a store, and the form of an NVFP4 tensor in memory.
     """
 
     tensor: str
@@ -51,6 +51,11 @@ class Move:
     def runs(self) -> int:
         """Number of contiguous pieces of memory."""
         return self.groups // self.fields["count_0"]
+
+    @property
+    def is_nvfp4(self) -> bool:
+        """Whether the tensor in memory is NVFP4."""
+        return bool(self.fields.get("nvfp4"))
 
     @classmethod
     def of(cls, tensor: str, first: int, loops: Sequence[tuple[int, int]]) -> "Move":

@@ -7,7 +7,7 @@ from tensordash.configuration.core_config import CoreConfig
 from .layer import OPERANDS, Layer
 from .program import ProgramError
 
-__all__ = ["ASSUMED_SPEEDUP", "Problem"]
+__all__ = ["ASSUMED_SPEEDUP", "Problem", "scales_by_channel"]
 
 ASSUMED_SPEEDUP = 2.0
 """Assumed speedup of a tile that skips zeros, if zeros are not counted."""
@@ -36,6 +36,8 @@ class Problem:
     turned : bool
         Swap positions and channels in each group of results. The output unit then writes FP32 results with positions on
         the row side in fewer cycles. `zeros` and `non_finite` then also count the padding of groups.
+    nvfp4 : bool
+        Both operands are NVFP4 tensors in memory, with blocks along the reduction (`scales_by_channel`).
     speedup : float
         Assumed speedup of the tile over the dense one. The tiling depends on it.
     """
@@ -48,6 +50,7 @@ class Problem:
     bias: bool = False
     mask: bool = False
     turned: bool = False
+    nvfp4: bool = False
     speedup: float = ASSUMED_SPEEDUP
 
     @property
@@ -67,7 +70,7 @@ class Problem:
         ------
         ProgramError
             If the operation or `rows` is illegal, if such results cannot have a bias or mask, or if the core lacks a
-            fused function.
+            fused function or loads of NVFP4 tensors.
         """
         if self.operation not in OPERANDS:
             raise ProgramError(f"operation must be one of {', '.join(OPERANDS)}, not {self.operation!r}")
@@ -77,6 +80,21 @@ class Problem:
             raise ProgramError(f"a bias can be added to results of AxW, not of {self.operation}")
         if self.mask and self.fp32:
             raise ProgramError("a mask must have the format of its results, which is not FP32")
-        for name in self.fused:
+        for name in (*self.fused, *(["nvfp4"] if self.nvfp4 else [])):
             if not getattr(core, name):
                 raise ProgramError(f"core.{name} must be true for that, not false")
+
+
+def scales_by_channel(operation: str, name: str) -> bool:
+    """Return whether an NVFP4 operand's scales belong to channels of a group; otherwise they belong to positions.
+
+    Blocks lie along the reduction: positions of a row for AxG, filters for WxG, channels for AxW. Filters are positions
+    of W.
+
+    Examples
+    --------
+    >>> [f"{name} of {operation}" for operation in OPERANDS for name in OPERANDS[operation]
+    ...  if scales_by_channel(operation, name)]
+    ['W of WxG', 'G of AxG', 'A of AxG']
+    """
+    return operation == "AxG" or (operation, name) == ("WxG", "W")

@@ -1,6 +1,7 @@
 """Loads of resident tensors in pieces; each piece is loaded before the first descriptor that reads it."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tensordash.configuration.core_config import CoreConfig
 
@@ -61,16 +62,16 @@ class ResidentLoads:
             for place in footprints(self.core, bits) if missing else ():
                 places |= place.reads.get("buffer", 0)
             for role in missing:
-                made += self._loads(names[role], places, tensors[role], addresses[role])
+                made += self._loads(names[role], places, tensors[role], addresses[role], space.memory_form(role))
             made.append(bits)
         return made
 
-    def _loads(self, name: str, places: int, memory: int, address: int) -> list[int]:
+    def _loads(self, name: str, places: int, memory: int, address: int, form: dict[str, Any]) -> list[int]:
         program, left = Program(), []
+        size = self.core.group_bytes >> form.get("nvfp4", 0)
         for first, count in self._missing[name]:
             if places >> (address + first) & ((1 << count) - 1):
-                at = memory + first * self.core.group_bytes
-                program.add("load", memory=at, address=address + first, count_0=count)
+                program.add("load", memory=memory + first * size, address=address + first, count_0=count, **form)
             else:
                 left.append((first, count))
         self._missing[name] = left

@@ -97,16 +97,17 @@ def plan_buffers(
 
 def _possible_stays(spaces: Sequence[IterationSpace], problems: Sequence[NamedProblem]) -> Iterator[_Stay]:
     """Yield the stays that save loads."""
-    uses: dict[tuple[str, int], list[_Use]] = {}
+    uses: dict[tuple[str, int, tuple], list[_Use]] = {}
     for k, (space, each) in enumerate(zip(spaces, problems, strict=True)):
         for role, name in each.names.items():
             if space.can_stay(role):
-                uses.setdefault((name, space.product_groups[role]), []).append(_Use(k, role, name))
-    for (_, groups), all_uses in uses.items():
+                key = name, space.product_groups[role], tuple(space.memory_form(role).items())
+                uses.setdefault(key, []).append(_Use(k, role, name))
+    for (_, groups, form), all_uses in uses.items():
         stays = [_Stay(groups, tuple(use for use in all_uses if use.role != "mask"))]
         if (result := all_uses[0]).role == "result" and "mask" in problems[result.problem].names:
             mask = problems[result.problem].names["mask"]
-            before = [use for use in uses[mask, groups] if use.problem <= result.problem]
+            before = [use for use in uses[mask, groups, form] if use.problem <= result.problem]
             # An earlier result may have been written over the mask.
             first = max((k for k, use in enumerate(before[:-1]) if use.role == "mask"), default=-1) + 1
             stays = [_Stay(groups, (*before[k:], *stays[0].uses)) for k in (first, -1)]

@@ -51,7 +51,7 @@ class RowStreams:
     config : CoreConfig
         A core with a sparse tile.
     program : sequence of int
-        Legal descriptors; moves are plain.
+        Legal descriptors; moves are not compressed.
     address : int
         Address of the row side's tensor in memory.
     most : int, optional
@@ -60,7 +60,7 @@ class RowStreams:
 
     def __init__(self, config: CoreConfig, program: Sequence[int], address: int, most: int | None = None) -> None:
         self._config = config
-        self._first = address // config.group_bytes
+        self._address = address
         decoded = [decode(bits) for bits in program]
         laid: dict[int, int] = {}  # stream that begins at each word of the stream buffer
         first: dict[int, int] = {}  # the first stream of each layout
@@ -98,7 +98,7 @@ class RowStreams:
         held = np.full(config.groups, -1, np.int64)
         for index, (operation, values) in enumerate(decoded):
             if operation.name == "load":
-                groups = _loaded(config, values) - self._first
+                groups = _loaded(config, values, self._address)
                 held[values["address"] :][: len(groups)] = groups
             elif operation.name == "layout_b":
                 begin, count = first[index], values["streams"]
@@ -236,10 +236,11 @@ def _pace(counted: Sequence[Counted], size: int) -> Pace:
     return Pace(cycles * (size / sizes), losses)
 
 
-def _loaded(config: CoreConfig, values: Mapping[str, int]) -> NDArray[np.int64]:
-    """Return the groups of memory that a load moves, in the order of the buffer."""
+def _loaded(config: CoreConfig, values: Mapping[str, int], address: int) -> NDArray[np.int64]:
+    """Return the groups that a load moves, in the order of the buffer, counted from a tensor's address on."""
     away = np.zeros(1, np.int64)
     for k in (1, 2, 3):
         away = (away + np.arange(values[f"count_{k}"])[:, None] * values[f"stride_{k}"]).reshape(-1)
-    first = (values["memory"] | values["memory_high"] << 32) // config.group_bytes
+    memory = values["memory"] | values["memory_high"] << 32
+    first = (memory - address) // (config.group_bytes >> values["nvfp4"])
     return (first + away[:, None] + np.arange(values["count_0"])).ravel()

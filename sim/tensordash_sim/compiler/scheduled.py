@@ -5,13 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
 
 from ..golden.core.memory import Memory
-from ..golden.core.tensors import value_type
+from ..golden.core.tensors import NVFP4_ELEMENT, value_type
 from ..golden.quantization import non_zeros
 from .row_streams import EvenPaces, Paces, RowStreams
 
 __all__ = ["scheduled_paces", "scheduled_speedup"]
+
+NVFP4 = frozenset(("nvfp4",))
 
 
 def scheduled_paces(config: CoreConfig, program: Sequence[int], memory: Memory) -> Paces:
@@ -22,15 +25,21 @@ def scheduled_paces(config: CoreConfig, program: Sequence[int], memory: Memory) 
     config : CoreConfig
         The core.
     program : sequence of int
-        Legal descriptors; moves are plain.
+        Legal descriptors; moves are not compressed. If a load is NVFP4, the row side's tensor is, and its scales are
+        not zero.
     memory : Memory
         The memory before the program. The program must not load data that it has stored.
     """
     if config.tile.sparsity == "none":
         return EvenPaces(config, 1.0)
-    groups = len(memory.bytes) // config.group_bytes
-    data = np.frombuffer(memory.bytes, np.uint8)[: groups * config.group_bytes].view(value_type(config.value_bits))
-    found = non_zeros(data, config.tile.b_format).reshape(groups, -1)
+    is_nvfp4 = any(decode(bits, NVFP4)[1].get("nvfp4") for bits in program)
+    size = config.group_bytes >> is_nvfp4
+    data = np.frombuffer(memory.bytes, np.uint8)[: len(memory.bytes) // size * size].reshape(-1, size)
+    if is_nvfp4:
+        pairs = data[:, : config.tile.lanes**2 // 2]
+        found = non_zeros(np.stack([pairs & 15, pairs >> 4], axis=-1), NVFP4_ELEMENT).reshape(len(data), -1)
+    else:
+        found = non_zeros(data.view(value_type(config.value_bits)), config.tile.b_format)
     return RowStreams(config, program, memory.base).paces(found)
 
 

@@ -38,7 +38,7 @@ BIAS_READ_CYCLES = 2
 FIELDS = frozenset(
     (
         *("wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
-        *("count_0", "count_1", "count_2", "count_3", "a_streams", "b_streams"),
+        *("count_0", "count_1", "count_2", "count_3", "a_streams", "b_streams", "nvfp4"),
         *("add", "emit", "transposed", "fp32", "bias", "mask"),
     )
 )
@@ -66,11 +66,14 @@ def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int
     """Return the properties of a descriptor that determine its time, as entries of `DESCRIPTOR`."""
     if name in ("load", "store"):
         groups, runs = _runs(values)
-        count = load_cycles if name == "load" else store_cycles
+        is_nvfp4 = bool(values.get("nvfp4"))
+        group_beats = (config.group_bits >> is_nvfp4) // config.axi_bits
         return {
-            "cycles": count(config, groups, runs, latency),
-            "beats": groups * config.group_bits // config.axi_bits,
-            "burst": min(values["count_0"] * config.group_bits // config.axi_bits, MAX_BURST_BEATS),
+            "cycles": load_cycles(config, groups, runs, latency, is_nvfp4=is_nvfp4)
+            if name == "load"
+            else store_cycles(config, groups, runs, latency),
+            "beats": groups if group_beats == 1 else 0,
+            "burst": min(values["count_0"] * group_beats, MAX_BURST_BEATS),
             "region": values["address"] * config.regions // config.groups,
         }
     if name == "record":
@@ -160,7 +163,6 @@ def timing(
             latency=float(latency),
             is_dense=config.tile.sparsity == "none",
             has_pairs=config.layout_groups == 2,
-            has_conflicts=config.group_bits <= config.axi_bits,
         ),
     )
     return Timing(round(cycles), dict(zip(UNITS, busy.tolist(), strict=True)))

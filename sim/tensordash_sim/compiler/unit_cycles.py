@@ -37,16 +37,16 @@ PAIR_GROUPS = 1.8
 """Approximate groups per cycle of a layout that reads up to two; `pair_cycles` counts them exactly."""
 
 
-def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
+def _bursts(config: CoreConfig, groups: int, runs: int, is_nvfp4: bool = False) -> tuple[float, int]:
     """Return a move's mean number of bursts and its beats; a run may begin at any group of its first burst."""
-    group_beats = config.group_bits // config.axi_bits
+    group_beats = (config.group_bits >> is_nvfp4) // config.axi_bits
     beats = groups * group_beats
     return runs * (1 + (beats / runs - group_beats) / MAX_BURST_BEATS), beats
 
 
-def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
+def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int, *, is_nvfp4: bool = False) -> float:
     """Return the cycles of an uncompressed load."""
-    bursts, beats = _bursts(config, groups, runs)
+    bursts, beats = _bursts(config, groups, runs, is_nvfp4)
     # `outstanding` bursts are in flight; the first of the next `outstanding` bursts waits for the first of these.
     burst = beats / bursts
     wait = max(0.0, latency + BURST_CYCLES + burst - config.outstanding * burst)
