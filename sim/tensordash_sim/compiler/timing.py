@@ -7,15 +7,16 @@ load's bursts, and the tile waits for layouts that write the banks that it reads
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BITS, UNITS, decode
+from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS, decode
 
 from .clock import DESCRIPTOR, Core, run_clock
-from .multiply_cycles import Pace
+from .footprint import walk_mask
 from .pair_cycles import pair_cycles
 from .row_streams import EvenPaces, Paces
 from .unit_cycles import (
@@ -37,7 +38,7 @@ BIAS_READ_CYCLES = 2
 """Cycles in which the output unit reads the biases of a group."""
 FIELDS = frozenset(
     (
-        *("wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
+        *("operation", "wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
         *("count_0", "count_1", "count_2", "count_3", "a_streams", "b_streams"),
         *("add", "emit", "transposed", "fp32", "bias", "mask"),
     )
@@ -60,6 +61,26 @@ class Timing:
 
     cycles: int = 0
     busy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(UNITS, 0.0))
+
+
+@lru_cache(maxsize=64)
+def _time_mask(config: CoreConfig, operation: str) -> int:
+    """Return the bits of an operation's descriptors that determine their times."""
+    fields = (*HEADER, *OPERATIONS[operation].fields)
+    mask = sum(field.mask for field in fields if field.name in FIELDS)
+    has_pairs = operation.startswith("layout") and config.layout_groups == 2
+    return mask | walk_mask(operation) if has_pairs else mask
+
+
+def _properties(config: CoreConfig, bits: int, values: Mapping[str, int], latency: int) -> tuple[float, ...]:
+    """Return the entries of `DESCRIPTOR` of a descriptor, without its paces."""
+    operation, _ = decode(bits, frozenset())
+    assert operation is not None
+    if not operation.unit:
+        return tuple((NO_PROPERTIES | {"unit": -1}).values())
+    row = _describe(config, bits, operation.name, values, latency)
+    row |= {"unit": UNITS.index(operation.unit), "wait": values["wait"], "signal": values["signal"]}
+    return tuple((NO_PROPERTIES | row).values())
 
 
 def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int], latency: int) -> dict[str, float]:
@@ -131,24 +152,18 @@ def timing(
     True
     """
     paces = speedup if isinstance(speedup, Paces) else EvenPaces(config, speedup)
-    rows: list[tuple[float, ...]] = []
-    chosen: list[Pace] = []
-    entries = 0
-    for index, bits in enumerate(program):
-        operation, values = decode(bits, FIELDS)
-        assert operation is not None
-        if not operation.unit:
-            rows.append(tuple((NO_PROPERTIES | {"unit": -1}).values()))
-            continue
-        row = _describe(config, bits, operation.name, values, latency)
-        row |= {"unit": UNITS.index(operation.unit), "wait": values["wait"], "signal": values["signal"]}
-        if operation.name == "multiply":
-            chosen.append(paces.of(index, values))
-            row["pace"] = entries
-            row["next_pace"] = entries = entries + len(chosen[-1].cycles)
-        rows.append(tuple((NO_PROPERTIES | row).values()))
+    masks = {operation.code: _time_mask(config, operation.name) for operation in OPERATIONS.values()}
+    numbers: dict[int, int] = {}
+    kinds = [numbers.setdefault(bits & masks[bits & HEADER[0].mask], len(numbers)) for bits in program]
+    fields = [decode(bits, FIELDS)[1] for bits in numbers]
+    table = [_properties(config, bits, values, latency) for bits, values in zip(numbers, fields, strict=True)]
+    rows = np.array(table, DESCRIPTOR)[kinds]
+    multiplies = rows["is_multiply"].nonzero()[0]
+    chosen = [paces.of(index, fields[kinds[index]]) for index in multiplies.tolist()]
+    ends = np.cumsum([0, *(len(each.cycles) for each in chosen)])
+    rows["pace"][multiplies], rows["next_pace"][multiplies] = ends[:-1], ends[1:]
     cycles, busy = run_clock(
-        np.array(rows, DESCRIPTOR),
+        rows,
         np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)]),
         np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1)),
         Core(
