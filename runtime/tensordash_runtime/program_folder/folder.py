@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
-from tempfile import TemporaryFile
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
 
 from tensordash.configuration.descriptors import BYTES
+from tensordash_storage.files import annotate_oserror
 
 from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan
 from .linking import MemoryMap, Region, link, split_descriptors
@@ -81,10 +83,16 @@ def build_folder(
     ------
     NoRoomError, ProgramFolderError, ProgramError
         See `link`.
+    OSError
+        If the system's folder for temporary files has no room for the contents. The error names the folder.
     """
     memory_map, linked = link(plan, base, memory_bytes)
     figures: list[dict[str, int]] = []
-    with TemporaryFile() as initial_file, TemporaryFile() as expected_file:
+    with (
+        annotate_oserror(Path(gettempdir()), if_nameless=True),
+        TemporaryFile() as initial_file,
+        TemporaryFile() as expected_file,
+    ):
         _write(initial_file, base, _tensor_bytes(plan, memory_map, plan.initial, values.__getitem__))
         for region, program in zip(memory_map.programs, linked, strict=True):
             figures.append({name: getattr(program, name) for name in PROGRAM_FIGURES})
