@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
-from .clock import DESCRIPTOR, Core, run_clock
+from .clock import run_clock
+from .clock_state import DESCRIPTOR, Core
 from .multiply_cycles import Pace
 from .pair_cycles import pair_cycles
 from .row_streams import EvenPaces, Paces
@@ -24,12 +26,13 @@ from .unit_cycles import (
     MAX_BURST_BEATS,
     STORE_CYCLES,
     block_cycles_of,
+    burst_count,
     layout_cycles,
     load_cycles,
     store_cycles,
 )
 
-__all__ = ["Timing", "timing"]
+__all__ = ["Timing", "clock_core", "clock_rows", "timing"]
 
 MIN_FETCH_BEATS = 4
 """Minimum of cycles from one descriptor to the next."""
@@ -70,6 +73,7 @@ def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int
         return {
             "cycles": count(config, groups, runs, latency),
             "beats": groups * config.group_bits // config.axi_bits,
+            "bursts": burst_count(config, groups, runs),
             "burst": min(values["count_0"] * config.group_bits // config.axi_bits, MAX_BURST_BEATS),
             "region": values["address"] * config.regions // config.groups,
         }
@@ -130,6 +134,18 @@ def timing(
     >>> 178 < timing(CoreConfig(), program.descriptors).cycles < 300
     True
     """
+    rows, cycles, losses = clock_rows(config, program, speedup, latency)
+    end, busy = run_clock(rows, cycles, losses, clock_core(config, latency))
+    return Timing(round(end), dict(zip(UNITS, busy.tolist(), strict=True)))
+
+
+def clock_rows(
+    config: CoreConfig, program: Sequence[int], speedup: float | Paces, latency: int
+) -> tuple[NDArray, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows of `DESCRIPTOR` of a program, and `cycles` and `losses` of all its paces.
+
+    Parameters are those of `timing`.
+    """
     paces = speedup if isinstance(speedup, Paces) else EvenPaces(config, speedup)
     rows: list[tuple[float, ...]] = []
     chosen: list[Pace] = []
@@ -147,20 +163,22 @@ def timing(
             row["pace"] = entries
             row["next_pace"] = entries = entries + len(chosen[-1].cycles)
         rows.append(tuple((NO_PROPERTIES | row).values()))
-    cycles, busy = run_clock(
-        np.array(rows, DESCRIPTOR),
-        np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)]),
-        np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1)),
-        Core(
-            window=config.window,
-            prefetch=config.prefetch,
-            outstanding=config.outstanding,
-            fetch_cycles=BITS // config.axi_bits,
-            interval_cycles=max(MIN_FETCH_BEATS, BITS // config.axi_bits),
-            latency=float(latency),
-            is_dense=config.tile.sparsity == "none",
-            has_pairs=config.layout_groups == 2,
-            has_conflicts=config.group_bits <= config.axi_bits,
-        ),
+    cycles = np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)])
+    losses = np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1))
+    return np.array(rows, DESCRIPTOR), cycles, losses
+
+
+def clock_core(config: CoreConfig, latency: int, cores: int = 1) -> Core:
+    """Return the clock's parameters of a core, one of `cores` at a memory port."""
+    return Core(
+        window=config.window,
+        prefetch=config.prefetch,
+        outstanding=config.outstanding,
+        fetch_cycles=BITS // config.axi_bits,
+        interval_cycles=max(MIN_FETCH_BEATS, BITS // config.axi_bits),
+        latency=float(latency),
+        is_dense=config.tile.sparsity == "none",
+        has_pairs=config.layout_groups == 2,
+        has_conflicts=config.group_bits <= config.axi_bits,
+        cores=cores,
     )
-    return Timing(round(cycles), dict(zip(UNITS, busy.tolist(), strict=True)))
