@@ -7,9 +7,10 @@
 
 Each core of the preset `core` has a part of the operation: samples, or for the gradient of weights channels or filters.
 Memory transfers 16 bytes per cycle after a latency of 50 cycles. Each operation runs on one core, on several cores
-without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's. The chip's model predicts
-each figure, for a chip of cores (`simulate_cores`) and for a chip of tiles (`simulate_operation`).
-The bench also maps to gates what joins the memory ports.
+without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's.
+
+The chip's model predicts each figure: for a chip of cores (`simulate_cores`), which must predict all bytes exactly, and
+for a chip of tiles (`simulate_operation`). The bench also maps to gates what joins the memory ports.
 """
 
 import sys
