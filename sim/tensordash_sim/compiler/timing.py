@@ -11,11 +11,13 @@ from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS, decode
 
-from .clock import DESCRIPTOR, Core, run_clock
+from .clock import run_clock
+from .clock_state import DESCRIPTOR, Core
 from .footprint import walk_mask
 from .pair_cycles import pair_cycles
 from .row_streams import EvenPaces, Paces
@@ -25,12 +27,13 @@ from .unit_cycles import (
     MAX_BURST_BEATS,
     STORE_CYCLES,
     block_cycles_of,
+    burst_count,
     layout_cycles,
     load_cycles,
     store_cycles,
 )
 
-__all__ = ["Timing", "timing"]
+__all__ = ["Timing", "clock_core", "clock_rows", "timing"]
 
 MIN_FETCH_BEATS = 4
 """Minimum of cycles from one descriptor to the next."""
@@ -91,6 +94,7 @@ def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int
         return {
             "cycles": count(config, groups, runs, latency),
             "beats": groups * config.group_bits // config.axi_bits,
+            "bursts": burst_count(config, groups, runs),
             "burst": min(values["count_0"] * config.group_bits // config.axi_bits, MAX_BURST_BEATS),
             "region": values["address"] * config.regions // config.groups,
         }
@@ -151,6 +155,18 @@ def timing(
     >>> 178 < timing(CoreConfig(), program.descriptors).cycles < 300
     True
     """
+    rows, cycles, losses = clock_rows(config, program, speedup, latency)
+    end, busy = run_clock(rows, cycles, losses, clock_core(config, latency))
+    return Timing(round(end), dict(zip(UNITS, busy.tolist(), strict=True)))
+
+
+def clock_rows(
+    config: CoreConfig, program: Sequence[int], speedup: float | Paces, latency: int
+) -> tuple[NDArray, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows of `DESCRIPTOR` of a program, and `cycles` and `losses` of all its paces.
+
+    Parameters are those of `timing`.
+    """
     paces = speedup if isinstance(speedup, Paces) else EvenPaces(config, speedup)
     masks = {operation.code: _time_mask(config, operation.name) for operation in OPERATIONS.values()}
     numbers: dict[int, int] = {}
@@ -162,20 +178,22 @@ def timing(
     chosen = [paces.of(index, fields[kinds[index]]) for index in multiplies.tolist()]
     ends = np.cumsum([0, *(len(each.cycles) for each in chosen)])
     rows["pace"][multiplies], rows["next_pace"][multiplies] = ends[:-1], ends[1:]
-    cycles, busy = run_clock(
-        rows,
-        np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)]),
-        np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1)),
-        Core(
-            window=config.window,
-            prefetch=config.prefetch,
-            outstanding=config.outstanding,
-            fetch_cycles=BITS // config.axi_bits,
-            interval_cycles=max(MIN_FETCH_BEATS, BITS // config.axi_bits),
-            latency=float(latency),
-            is_dense=config.tile.sparsity == "none",
-            has_pairs=config.layout_groups == 2,
-            has_conflicts=config.group_bits <= config.axi_bits,
-        ),
+    cycles = np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)])
+    losses = np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1))
+    return rows, cycles, losses
+
+
+def clock_core(config: CoreConfig, latency: int, cores: int = 1) -> Core:
+    """Return the clock's parameters of a core, one of `cores` at a memory port."""
+    return Core(
+        window=config.window,
+        prefetch=config.prefetch,
+        outstanding=config.outstanding,
+        fetch_cycles=BITS // config.axi_bits,
+        interval_cycles=max(MIN_FETCH_BEATS, BITS // config.axi_bits),
+        latency=float(latency),
+        is_dense=config.tile.sparsity == "none",
+        has_pairs=config.layout_groups == 2,
+        has_conflicts=config.group_bits <= config.axi_bits,
+        cores=cores,
     )
-    return Timing(round(cycles), dict(zip(UNITS, busy.tolist(), strict=True)))

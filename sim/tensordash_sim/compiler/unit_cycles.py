@@ -6,6 +6,7 @@ from math import gcd
 from tensordash.configuration.core_config import CoreConfig
 
 __all__ = [
+    "BURST_CYCLES",
     "LATENCY",
     "LAYOUT_CYCLES",
     "LOAD_CYCLES",
@@ -14,6 +15,7 @@ __all__ = [
     "STORE_CYCLES",
     "block_cycles",
     "block_cycles_of",
+    "burst_count",
     "layout_cycles",
     "load_cycles",
     "store_cycles",
@@ -37,11 +39,15 @@ PAIR_GROUPS = 1.8
 """Approximate groups per cycle of a layout that reads up to two; `pair_cycles` counts them exactly."""
 
 
-def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
-    """Return a move's mean number of bursts and its beats; a run may begin at any group of its first burst."""
+def burst_count(config: CoreConfig, groups: int, runs: int) -> float:
+    """Return a move's mean number of bursts; a run may begin at any group of its first burst."""
     group_beats = config.group_bits // config.axi_bits
-    beats = groups * group_beats
-    return runs * (1 + (beats / runs - group_beats) / MAX_BURST_BEATS), beats
+    return runs + (groups - runs) * group_beats / MAX_BURST_BEATS
+
+
+def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
+    """Return a move's mean number of bursts, and its beats."""
+    return burst_count(config, groups, runs), groups * config.group_bits // config.axi_bits
 
 
 def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
