@@ -187,7 +187,7 @@ def test_the_proof_holds_and_its_broken_variant_does_not(tmp_path: Path) -> None
 def test_verdict_on_the_example_is_as_shown(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "examples" / "record_your_model.py")], cwd=tmp_path, check=True)
     reordered = "simulate run.trace --side faster --join-samples faster --row-order density"
-    (explore,) = [line for line in page("howto/explore-shapes").splitlines() if line.startswith("tensordash explore ")]
+    explore = next(line for line in page("howto/explore-shapes").splitlines() if line.startswith("tensordash explore "))
     commands = (
         "inspect run.trace",
         "simulate run.trace",
