@@ -34,6 +34,8 @@ TILE_OPTIONS = ("depths", "lanes", "sources", "stagings", "orders", "tries", "ro
 """Parameters that only a search for tiles has."""
 CORE_OPTIONS = ("axi_bits", "layout_groups", "buffer", "stream_buffer", "result_cycles", "products")
 """Parameters that only a search for cores has."""
+MIN_TABLE_WIDTH = 180
+"""Characters of a line of the table, also on a narrower terminal."""
 
 
 class IntegerList(click.ParamType):
@@ -142,7 +144,7 @@ def command(
     A core (CONFIG has a table [core]): for every combination of rows, columns and the options of cores, the compiler
     estimates the cycles of the traces' products. Speedups and areas are ratios to CONFIG's. Memory transfers one beat
     per cycle, so a wider bus stands for a faster memory. Cores that gain at most 1% over a smaller one are not
-    synthesized.
+    synthesized, unless they are presets.
 
     Tiles or cores that no other beats in both speedup and area are the Pareto front; those within 1% are ties. DIR gets
     explore.json, front/*.toml (each point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is
@@ -188,7 +190,7 @@ def command(
         print_json(document)
         return
     table = search.table([trace.path.stem for trace in traces])
-    Console(highlight=False, width=max(Console().width, 160)).print(table)
+    Console(highlight=False, width=max(Console().width, MIN_TABLE_WIDTH)).print(table)
     for note in search.notes:
         click.echo(note)
     if area:

@@ -32,7 +32,7 @@ DEFAULT_COLUMNS = (4, 8, 16)
 DOUBLED = ("axi_bits", "buffer", "stream_buffer")
 """Parameters of which the search by default tries the configuration's value and twice that."""
 MIN_GAIN = 1.01
-"""Speedup over every smaller shape from which on a shape is synthesized; estimates are no more exact."""
+"""Speedup over every smaller shape above which a shape is synthesized; estimates are no more exact."""
 AREA_SOURCE = "cacti"
 """Source of the memories' areas that the front uses, one of the keys of `cached_core_areas`."""
 
@@ -43,8 +43,8 @@ class Core:
 
     Attributes
     ----------
-    label : str
-        Its shape, with the preset's name if it is one.
+    preset : str, optional
+        Name of the preset that it is.
     shape : CoreShape
         Its shape.
     config : CoreConfig
@@ -53,11 +53,16 @@ class Core:
         Figures of the products on the core and on its dense core, or the reason why one of them does not fit.
     """
 
-    label: str
+    preset: str | None
     shape: "CoreShape"
     config: CoreConfig
     found: "list[TracedProduct] | str"
     dense: "list[TracedProduct] | str"
+
+    @property
+    def label(self) -> str:
+        """Its shape, after the preset's name."""
+        return f"{self.preset}: {self.shape.label}" if self.preset else self.shape.label
 
 
 class CoreSearch(Search):
@@ -69,7 +74,7 @@ class CoreSearch(Search):
         """Return a table of all cores, the fastest first."""
         has_area = any("area_ratio" in row for row in self.rows)
         table = Table(box=None, pad_edge=False)
-        table.add_column("core")
+        table.add_column("core", no_wrap=True)
         costs = ("area", "over dense", "speed/area", "front") if has_area else ()
         for header in ("cycles", *(map(escape, traces) if len(traces) > 1 else ()), "speedup", "over dense", *costs):
             table.add_column(header, justify="right")
@@ -112,11 +117,10 @@ def search_cores(
     answers = cached_cycles(unique, [each.record for each in drawn], folder / "cycles", runner)
     found = dict(zip(unique, answers, strict=True))
     names = _preset_names()
-    cores = []
-    for shape, config in configs.items():
-        name = names.get(config.digest)
-        label = f"{name}: {shape.label}" if name else shape.label
-        cores.append(Core(label, shape, config, found[config], found[config.baseline]))
+    cores = [
+        Core(names.get(config.digest), shape, config, found[config], found[config.baseline])
+        for shape, config in configs.items()
+    ]
     if isinstance(cores[0].found, str):
         raise TensorDashError(f"the starting core must be able to run the traces: {cores[0].found}")
     rows = [_row(core, cores[0], drawn, len(traces)) for core in cores]
@@ -250,7 +254,7 @@ def _loss_text(row: dict[str, Any]) -> str:
 
 
 def _add_areas(rows: list[dict[str, Any]], cores: Sequence[Core], folder: Path, runner: Runner) -> None:
-    """Add the areas of the starting core, and of cores that no smaller core equals in speed."""
+    """Add the areas of the cores that are worth a synthesis."""
     places = _worth_synthesis(rows, cores)
     configs = [config for place in places for config in (cores[place].config, cores[place].config.baseline)]
     unique = list(dict.fromkeys(configs))
@@ -272,11 +276,12 @@ def _add_areas(rows: list[dict[str, Any]], cores: Sequence[Core], folder: Path, 
 
 
 def _worth_synthesis(rows: Sequence[dict[str, Any]], cores: Sequence[Core]) -> list[int]:
-    """Return the places of the starting core and of cores that gain `MIN_GAIN` over every smaller one in the list."""
+    """Return the places of the starting core, presets, and cores that gain `MIN_GAIN` over all smaller ones listed."""
     places = [0]
     candidates = [place for place in range(1, len(rows)) if rows[place]["speedup"] is not None]
     for place in sorted(candidates, key=lambda place: sum(cores[place].shape.sizes)):
         smaller = [other for other in places if cores[other].shape.is_within(cores[place].shape)]
-        if all(rows[place]["speedup"] > MIN_GAIN * rows[other]["speedup"] for other in smaller):
+        gains = all(rows[place]["speedup"] > MIN_GAIN * rows[other]["speedup"] for other in smaller)
+        if gains or cores[place].preset is not None:
             places.append(place)
     return places
