@@ -9,6 +9,7 @@ measured a second time. `--jobs` processes run at a time. The bench prints and s
 """
 
 import hashlib
+import json
 import resource
 import subprocess
 import sys
@@ -91,6 +92,18 @@ SHAPES: dict[str, dict[int, TileConfig]] = {
     "lanes": {n: replace(PAPER, lanes=n, connectivity=PAPER.options) for n in (4, 8, 16)},
     "depth": {n: replace(PAPER, depth=n, connectivity=start_options(Structure(4, n, 4, 4, 8))) for n in (3, 4, 5, 6)},
 }
+CORE_FIGURES = (
+    "label",
+    "cycles",
+    "speedup",
+    "over_dense",
+    "area_ratio",
+    "area_over_dense",
+    "speed_per_area",
+    "on_front",
+    "ties",
+)
+"""Figures of each core that a search compares, for the page."""
 
 
 @dataclass(frozen=True)
@@ -192,13 +205,31 @@ def _scaling(jobs: int) -> Any:
 
 
 def _explore() -> Any:
-    """Return the command's output without arguments and without the line that names its folder."""
+    """Return the output of a search for tiles without the line that names its folder."""
+    printed = _printed("explore", "-o", str(ROOT / "build" / "explore"))
+    return {"table": "\n".join(line.rstrip() for line in printed.splitlines() if not line.startswith("*:"))}
+
+
+def _explore_cores(jobs: int | None) -> Any:
+    """Return the figures of a search for cores."""
+    arguments = ("--preset", "core", "--jobs", str(jobs or 2), "-o", str(ROOT / "build" / "explore-cores"))
+    points = json.loads(_printed("explore", *arguments, "--json"))["points"]
+    (wide,) = (point for point in points if point["label"].startswith("core-wide: "))
+    return {
+        "points": [{name: point[name] for name in CORE_FIGURES if name in point} for point in points],
+        "wide_products": [
+            {name: each[name] for name in ("layer", "operation", "cycles", "speedup", "limit")}
+            for each in wide["products"]
+        ],
+    }
+
+
+def _printed(*arguments: str) -> str:
+    """Return the output of the `tensordash` command."""
     command = "from tensordash_cli.main import run; run()"
-    arguments = ["explore", "-o", str(ROOT / "build" / "explore")]
-    printed = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", command, *arguments], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
-    return {"table": "\n".join(line.rstrip() for line in printed.splitlines() if not line.startswith("*:"))}
 
 
 def parts() -> dict[str, Part]:
@@ -228,6 +259,8 @@ def parts() -> dict[str, Part]:
     for name in CORES:
         core = core_preset(name)
         found[name] = Part((core,), partial(_core, core), f"core {memories}")
+    compared = tuple(core_preset(name) for name in ("core", "core-wide"))
+    found["explore-cores"] = Part(compared, _explore_cores, f"explore {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 

@@ -9,7 +9,7 @@ from common import TEMPLATES, render
 
 __all__ = ["PAGES", "REGIONS", "fill_page"]
 
-PAGES = ("docs/cost.md", "docs/cost-tables.md", "docs/simulator.md", "README.md")
+PAGES = ("docs/cost.md", "docs/cost-tables.md", "docs/simulator.md", "docs/howto/explore-shapes.md", "README.md")
 REGIONS = sorted(path.name.removesuffix(".md.j2") for path in (TEMPLATES / "cost").iterdir())
 REGION = re.compile(r"(?<=<!-- cost: )([\w-]+)( -->\n).*?(?=<!-- /cost -->)", re.DOTALL)
 ROWS = {

@@ -7,8 +7,10 @@
 
 Each core of the preset `core` has a part of the operation: samples, or for the gradient of weights channels or filters.
 Memory transfers 16 bytes per cycle after a latency of 50 cycles. Each operation runs on one core, on several cores
-without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's. The bench also
-maps to gates what joins the memory ports.
+without sharing, and on several cores that read the shared operand once. Results must equal PyTorch's.
+
+The chip's model predicts each figure: for a chip of cores (`simulate_cores`), which must predict all bytes exactly, and
+for a chip of tiles (`simulate_operation`). The bench also maps to gates what joins the memory ports.
 """
 
 import sys
@@ -17,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from common import (
@@ -37,6 +40,8 @@ from tensordash_runtime.jobs import BackendResult, DeviceJob
 from tensordash_runtime.multicore import Multicore
 from tensordash_sim.compiler.images import expected
 from tensordash_sim.compiler.problem import Problem
+from tensordash_sim.lowering import Convolution, Operation
+from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_cores, simulate_operation
 from tensordash_storage.files import atomic_write
 from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.run import running
@@ -47,6 +52,7 @@ CORES = (2, 4)
 SAMPLES = 4
 """Samples of ResNet-50's layers, except for the gradient of weights."""
 MEMORY_BYTES = 1 << 22
+CLOCK_MHZ = 500
 
 
 def larger_workloads(config: CoreConfig) -> Iterator[Workload]:
@@ -81,24 +87,66 @@ def run_parts(config: CoreConfig, job: DeviceJob, cores: int, *, shares: bool, q
 
 def measure(config: CoreConfig, each: Workload, counts: list[int]) -> dict[str, Any]:
     """Return the figures of a workload by number of cores."""
-    one, _, _ = run_layer(config, each)
+    one, _, tiling = run_layer(config, each)
     speedup = round(one.counters["steps"] / one.counters["scheduled"], 1)
     problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, speedup=speedup)
     job = DeviceJob(problem=problem, values=each.values)
+    nonzero = {name: value != 0 for name, value in each.values.items()}
+    predicted_one = simulate_cores(problem, config, 1, nonzero=nonzero, tiling=tiling, has_record=False)
     figures: dict[str, Any] = {}
     for cores in counts:
         apart, together = (run_parts(config, job, cores, shares=shares) for shares in (False, True))
         assert apart.cycles is not None
         assert together.cycles is not None
+        predicted_apart, predicted = (
+            simulate_cores(problem, config, cores, nonzero=nonzero, shares=shares) for shares in (False, True)
+        )
+        for ran, expected_run in ((apart, predicted_apart), (together, predicted)):
+            if ran.traffic != expected_run.traffic:
+                raise SystemExit(f"{each.name} {each.operation} on {cores} cores moves other bytes than predicted")
         figures[str(cores)] = {
             "cycles": together.cycles,
+            "cycles_apart": apart.cycles,
             "one_core_cycles": one.cycles,
+            "predicted": predicted.cycles,
+            "predicted_apart": predicted_apart.cycles,
+            "one_core_predicted": predicted_one.cycles,
+            "tiles": predict_tiles(config, each, nonzero, cores),
+            "one_core_tiles": predict_tiles(config, each, nonzero, 1),
             "ratio": round(one.cycles / together.cycles, 3),
             "ratio_apart": round(one.cycles / apart.cycles, 3),
             "bytes": together.traffic,
             "bytes_apart": apart.traffic,
         }
     return figures
+
+
+def predict_tiles(config: CoreConfig, each: Workload, nonzero: Mapping[str, NDArray[np.bool_]], tiles: int) -> int:
+    """Return the cycles of a workload on a chip of tiles with the bandwidth of a core's memory port."""
+    layer, operation = each.layer, Operation(each.operation)
+    assert isinstance(layer.stride, tuple)
+    assert isinstance(layer.padding, tuple)
+    geometry = Convolution(
+        batch=layer.samples,
+        in_channels=layer.channels,
+        out_channels=layer.filters,
+        size=layer.size,
+        kernel=layer.kernel,
+        stride=layer.stride,
+        padding=layer.padding,
+        dilation=(1, 1),
+        groups=1,
+    )
+    chip = ChipConfig(
+        tiles=tiles,
+        clock_mhz=CLOCK_MHZ,
+        dram_channels=1,
+        dram_channel_bits=config.axi_bits,
+        dram_mega_transfers=CLOCK_MHZ,
+    )
+    side = "left" if each.rows == operation.left else "right"
+    machine = Machine(config.tile, chip, side=side, join_samples="always")
+    return simulate_operation(geometry, operation, nonzero, machine).cycles
 
 
 def map_join(config: CoreConfig, cores: int) -> dict[str, float]:

@@ -16,12 +16,17 @@ from click.testing import CliRunner
 from tensordash import TileConfig
 from tensordash.block import Block
 from tensordash.configuration.connectivity import Connectivity
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS, FloatFormat
+from tensordash.configuration.preset import load_any_preset
 from tensordash.schedule.step_select import StepSelect
 from tensordash_cli.main import cli
 from tensordash_formal.harness import Fault, Harness
 from tensordash_formal.proof import BrokenVariant, Proof
 from tensordash_formal.solver import Solver
+from tensordash_runtime.traced_products import expect_product
+from tensordash_sim.performance.explore import CoreShape
+from tensordash_sim.trace import Trace, example_trace
 
 from .emitted_commands import installed_environment
 from .pages import fences
@@ -152,6 +157,26 @@ def test_speedups_of_shapes() -> None:
         assert random_speedup(options)[0] == speedup, change
 
 
+@pytest.mark.parametrize("rows", ["presets", pytest.param("all", marks=pytest.mark.slow)])
+def test_cycles_of_cores(rows: str) -> None:
+    """The table of cores has the cycles that `tensordash explore` estimates."""
+    table = re.findall(
+        r"^\| ([\w-]+: )?(\d+x\d+, bus .*?) \| ([\d,]+) \| (\S+) ", page("howto/explore-shapes"), re.MULTILINE
+    )
+    assert [name for name, *_ in table if name] == ["core-wide: ", "core: "]
+    base = load_any_preset("core")
+    assert isinstance(base, CoreConfig)
+    start = int(table[-1][2].replace(",", ""))
+    for name, label, cycles, speedup in table:
+        number = int(cycles.replace(",", ""))
+        assert speedup == f"{start / number:.2f}"
+        if rows == "all" or name:
+            shape = CoreShape(*map(int, re.findall(r"\d+", label)))
+            assert shape.label == label
+            records = Trace.open(example_trace()).records
+            assert number == sum(expect_product(shape.config(base), record).cycles for record in records), label
+
+
 def test_new_format_needs_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = blocks("howto/add-a-format", "python")
     fmt = eval(entry, {"FloatFormat": FloatFormat})
@@ -187,7 +212,7 @@ def test_the_proof_holds_and_its_broken_variant_does_not(tmp_path: Path) -> None
 def test_verdict_on_the_example_is_as_shown(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "examples" / "record_your_model.py")], cwd=tmp_path, check=True)
     reordered = "simulate run.trace --side faster --join-samples faster --row-order density"
-    (explore,) = [line for line in page("howto/explore-shapes").splitlines() if line.startswith("tensordash explore ")]
+    explore = next(line for line in page("howto/explore-shapes").splitlines() if line.startswith("tensordash explore "))
     commands = (
         "inspect run.trace",
         "simulate run.trace",

@@ -96,6 +96,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "explore": (
         "tensordash explore --trace run.trace",
         "tensordash explore --trace run.trace --depth 2,3 --staging ring --tries 20 --no-area",
+        "tensordash explore --preset core --trace run.trace --axi-bits 128 --no-area",
     ),
     "report": (
         "tensordash report run.trace -o verdict.html",

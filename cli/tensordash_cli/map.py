@@ -1,16 +1,20 @@
 """`tensordash map`: how a core computes a layer: the compiler's stages, the bytes moved, and the busiest unit."""
 
 from collections import Counter
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensordash import TensorDashError
-from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.core_config import MAX_CORES, CoreConfig
 from tensordash.configuration.descriptors import decode
 
 from .console import core_options, json_option, print_json
 from .layer_options import checked_rows, geometry_of, layer_options
+
+if TYPE_CHECKING:
+    from tensordash_sim.compiler.problem import Problem
 
 __all__ = ["command"]
 
@@ -20,6 +24,13 @@ __all__ = ["command"]
 @layer_options
 @click.option(
     "--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Assumed speedup of the tile."
+)
+@click.option(
+    "--cores",
+    type=click.IntRange(1, MAX_CORES),
+    default=1,
+    show_default=True,
+    help="Also divide the operation among this number of cores at one memory port.",
 )
 @click.option("--listing", is_flag=True, help="Also print all descriptors.")
 @json_option
@@ -42,7 +53,7 @@ def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
 
 
 def _map(
-    config: CoreConfig, *, operation: str, rows: str | None, speedup: float, listing: bool, **shape: Any
+    config: CoreConfig, *, operation: str, rows: str | None, speedup: float, cores: int, listing: bool, **shape: Any
 ) -> dict[str, Any]:
     """Return the results of each stage of the compiler for a problem."""
     from tensordash_runtime.programs import moved_bytes, program_with_record, space_of
@@ -89,5 +100,22 @@ def _map(
         "speedup": round(dense / cycles, 3),
         "busy": {unit: round(taken / cycles, 3) for unit, taken in busy.items()},
         "limited_by": max(busy, key=lambda unit: busy[unit]),
+        **({"several_cores": _several(replace(problem, speedup=speedup), config, cores)} if cores > 1 else {}),
         **({"listing": program.listing().splitlines()} if listing else {}),
+    }
+
+
+def _several(problem: "Problem", config: CoreConfig, cores: int) -> dict[str, Any]:
+    """Estimate several cores at one memory port, which read the shared operand once, or apart: each on its own."""
+    from tensordash_sim.performance.chip import simulate_cores
+
+    together, apart = (simulate_cores(problem, config, cores, shares=shares) for shares in (True, False))
+    return {
+        "parts": together.division.count,
+        "divided": together.division.size,
+        "shared": together.division.shared or "nothing",
+        "cycles": together.cycles,
+        "bytes_moved": together.traffic,
+        "cycles_apart": apart.cycles,
+        "bytes_moved_apart": apart.traffic,
     }

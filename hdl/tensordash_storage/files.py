@@ -125,7 +125,9 @@ def atomic_write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def write_files(folder: Path, files: Mapping[str, str | bytes], *, optional: Collection[str] = ()) -> list[Path]:
+def write_files(
+    folder: Path, files: Mapping[str, str | bytes | memoryview], *, optional: Collection[str] = ()
+) -> list[Path]:
     """Write files to a folder, all or none; create the folder. Return their paths.
 
     Only an interruption between two renames leaves a part of the files. The last file is then missing.
@@ -134,7 +136,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], *, optional: Col
     ----------
     folder : Path
         The folder. Its other files are unchanged.
-    files : mapping of str to str or bytes
+    files : mapping of str to str, bytes or memoryview
         Contents by path in the folder.
     optional : collection of str
         Paths of files to delete if they are not in `files`.
@@ -162,7 +164,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], *, optional: Col
             complete = temporary / name
             with annotate_oserror(path):
                 complete.parent.mkdir(parents=True, exist_ok=True)
-                complete.write_bytes(content if isinstance(content, bytes) else content.encode())
+                complete.write_bytes(content.encode() if isinstance(content, str) else content)
         for path in (paths[-1], *(folder / name for name in optional if name not in files)):
             path.unlink(missing_ok=True)
         for path, name in zip(paths, files, strict=True):

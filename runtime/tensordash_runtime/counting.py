@@ -16,6 +16,8 @@ __all__ = ["NOT_COUNTED", "CycleCount", "count_cycles", "count_cycles_by_side"]
 
 MAX_PASSES = 64
 """Maximum number of simulated passes of an operation, evenly spaced. Speedups differ little between passes."""
+SPEEDUP_LEVELS = 2
+"""Levels per unit of speedup. Operations whose speedups round to the same level get the same tiling."""
 
 
 class CycleCount(NamedTuple):
@@ -27,6 +29,11 @@ class CycleCount(NamedTuple):
     @property
     def cycles(self) -> float:
         return self.dense / self.speedup
+
+    @property
+    def tiling_speedup(self) -> float:
+        """The speedup for which a device chooses a tiling, rounded to a level."""
+        return round(self.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS
 
 
 NOT_COUNTED = CycleCount(0, math.nan)

@@ -32,8 +32,6 @@ from .values import FLOAT32, INT32, convert_like
 
 __all__ = ["Execution", "operand_types", "require_operand_formats"]
 
-SPEEDUP_LEVELS = 2
-"""Levels per unit of speedup. Operations whose speedups round to the same level get the same tiling."""
 DESCRIPTOR_SCALES = range(-128, 128)
 """Exponents of the powers of two that a descriptor can multiply results by."""
 
@@ -157,11 +155,7 @@ class Execution:
             operation=self.operation,
             rows=rows,
             fp32=as_fp32,
-            speedup=(
-                round(counts.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS
-                if self.count and not has_random_bits
-                else ASSUMED_SPEEDUP
-            ),
+            speedup=counts.tiling_speedup if self.count and not has_random_bits else ASSUMED_SPEEDUP,
             bias=bias is not None,
             relu=relu,
             mask=mask is not None,

@@ -4,7 +4,7 @@
 and `core_power` the power, `wires` the loads of wires, and `fpga` look-up tables.
 """
 
-from .core_cost import CoreCostReport, synthesize_core
+from .core_cost import CoreCostReport, measure_core_areas, synthesize_core
 from .core_table import core_cost_table
 from .equivalence import prove_equivalence
 from .equivalence_report import EquivalenceReport
@@ -46,6 +46,7 @@ __all__ = [
     "load_lef",
     "load_liberty",
     "measure_areas",
+    "measure_core_areas",
     "numerics_costs",
     "numerics_table",
     "place_fpga",

@@ -7,7 +7,7 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_cli.cached_areas import cached_areas
-from tensordash_cli.explore import FRONT_HEADER
+from tensordash_cli.explore_front import FRONT_HEADER
 from tensordash_cli.main import run
 from tensordash_storage.jobs import Runner
 

@@ -104,3 +104,8 @@ def test_map_of_a_layer(capfd: pytest.CaptureFixture[str]) -> None:
     text, _ = call(f"{arguments} --listing", capfd)
     assert f"bytes moved {document['bytes_moved']}" in " ".join(text.split())
     assert text.splitlines()[-1].split() == [str(sum(descriptors.values()) - 1), "end"]
+    # With one sample, channels are divided, and both cores read the gradient.
+    several = json.loads(call(f"{arguments} --cores 2 --json", capfd)[0])["several_cores"]
+    assert (several["parts"], several["divided"], several["shared"]) == (2, "channels", "G")
+    assert document["cycles"] / 2 < several["cycles"] < document["cycles"]
+    assert several["bytes_moved"] < several["bytes_moved_apart"]

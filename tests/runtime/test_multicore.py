@@ -1,7 +1,9 @@
-"""Test several cores on the emitted Verilog: results, shared reads, and the end of sharing."""
+"""Test several cores on the emitted Verilog: results, predicted cycles, shared reads, and the end of sharing."""
 
 import contextlib
+import json
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import Device, DeviceError, offload
 from tensordash_runtime.backends import Golden
 from tensordash_runtime.jobs import DeviceJob
@@ -19,6 +22,7 @@ from tensordash_sim.compiler.parts import divide, part_of
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.performance.chip import simulate_cores
 from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.simulators import simulator_names
 from tensordash_sim.verify.verilated_multicore import VerilatedMulticore
@@ -29,12 +33,16 @@ CONFIG = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\npartial_su
 LAYER = Layer(samples=2, channels=8, filters=16, size=(6, 6), kernel=(3, 3), padding=1)
 CORES = 2
 SIZE = 1 << 17
+LAYERS = list(json.loads((Path(__file__).parents[2] / "docs/cores.json").read_text(encoding="utf-8"))["cores"]["2"])
+"""Layers and operations of docs/core-results.md."""
+TOLERANCE = 0.05
+"""Largest relative error of the chip's model."""
 RING = slice(PROGRAM, PROGRAM + 4096)
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
 @pytest.mark.parametrize("layer", [LAYER, replace(LAYER, channels=24)])
-def test_parts_equal_pytorch_and_share_reads(bench, operation, layer):
+def test_parts_equal_pytorch_and_take_the_predicted_cycles(bench, operation, layer):
     """A shared operand has less than a page, or some pages and a part of one."""
     rng = np.random.default_rng(1)
     values = {
@@ -54,8 +62,24 @@ def test_parts_equal_pytorch_and_share_reads(bench, operation, layer):
         part, chosen = part_of(layer, operation, values, division, number)
         moved += golden.run(DeviceJob(problem=replace(problem, layer=part), values=chosen)).traffic
     assert apart.traffic == moved
-    for each in (apart, together):
-        assert each.traffic * 8 / CONFIG.axi_bits < each.cycles < 20_000
+    nonzero = {name: value != 0 for name, value in values.items()}
+    for shares, each in ((False, apart), (True, together)):
+        predicted = simulate_cores(problem, CONFIG, CORES, nonzero=nonzero, shares=shares)
+        assert predicted.division == division
+        assert predicted.traffic == each.traffic
+        assert predicted.cycles == pytest.approx(each.cycles, rel=TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", LAYERS)
+def test_predictions_of_the_page(bench, title):
+    """On one, two and four cores of the preset `core`."""
+    config = load_any_preset("core")
+    (each,) = (each for each in bench.larger_workloads(config) if f"{each.name} {each.operation}" == title)
+    for cores, figures in bench.measure(config, each, list(bench.CORES)).items():
+        for name in ("cycles", "cycles_apart", "one_core_cycles"):
+            predicted = figures[name.replace("cycles", "predicted")]
+            assert predicted == pytest.approx(figures[name], rel=TOLERANCE), f"{cores} cores: {name}"
 
 
 def test_sharing_that_ends_early(bench, monkeypatch):

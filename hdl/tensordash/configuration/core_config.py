@@ -71,7 +71,8 @@ class CoreConfig(TomlConfig):
     compression : bool
         Whether moves can inflate and deflate.
     nvfp4 : bool
-        Whether loads can expand NVFP4 tensors. Both formats must have 16 bits, and the bus at most half of a group's.
+        Whether loads can expand NVFP4 tensors. Both formats must be fp16 or bf16, and the bus must have at most half
+        of a group's bits.
 
     Raises
     ------
@@ -148,10 +149,11 @@ class CoreConfig(TomlConfig):
         self._check_sizes()
 
     def _check_nvfp4(self) -> None:
-        if self.nvfp4 and self.value_bits != NVFP4_VALUE_BITS:
+        a, b = self.tile.a_format, self.tile.b_format
+        if self.nvfp4 and (a != b or self.value_bits != NVFP4_VALUE_BITS):
             raise ValueError(
-                f"core.nvfp4 must be false unless operands have {NVFP4_VALUE_BITS} bits (fp16 or bf16), "
-                f"not true with {self.tile.a_format.name}"
+                f"core.nvfp4 must be false unless both operands are fp16 or both are bf16, "
+                f"not true with {a.name} and {b.name}"
             )
         if self.nvfp4 and self.axi_bits > self.group_bits // 2:
             raise ValueError(

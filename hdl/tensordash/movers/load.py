@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import OPERATIONS
+from ..configuration.formats import FloatFormat
 from ..configuration.registers import ERRORS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferWriteSignature
@@ -79,9 +80,10 @@ class Load(Block):
             if config.compression
             else None
         )
-        self._expander = (
-            Nvfp4Expander(lanes=lanes, fmt=config.tile.a_format, data_bits=config.axi_bits) if config.nvfp4 else None
-        )
+        fmt, self._expander = config.tile.a_format, None
+        if config.nvfp4:
+            assert isinstance(fmt, FloatFormat)
+            self._expander = Nvfp4Expander(lanes=lanes, fmt=fmt, data_bits=config.axi_bits)
         address_bits = group_address_bits(config.groups)
         super().__init__(
             {

@@ -74,9 +74,9 @@ class MappedCore:
         """Read bytes of memory."""
         return self._port.read(address, count)
 
-    def write(self, address: int, data: bytes) -> None:
+    def write(self, address: int, data: bytes | memoryview) -> None:
         """Write bytes of memory."""
-        self._port.write(address, data)
+        self._port.write(address, bytes(data))
 
     def run(self, ring: int, count: int) -> tuple[Outcome, dict[str, int]]:
         """Issue a soft reset, execute descriptors in memory, and wait for their end or an error.

@@ -142,7 +142,7 @@ def _comment(text: str) -> str:
     return text.replace("*/", "* /").replace("\n", " ")
 
 
-def _words(data: bytes) -> Iterator[str]:
+def _words(data: bytes | memoryview) -> Iterator[str]:
     """Yield lines of eight words; `data` has full words."""
     swapped = np.frombuffer(data, "<u4").astype(">u4").tobytes()
     for k in range(0, len(swapped), LINE_BYTES):

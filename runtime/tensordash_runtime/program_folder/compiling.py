@@ -86,6 +86,7 @@ def compile_step(
         raise
     except ValueError as error:
         raise ProgramFolderError(str(error)) from error
+    del graph, gradients  # They have the values of all parameters.
     return build_folder(plan, builder.initial, base=base, memory_bytes=memory_bytes, computed=builder.values)
 
 

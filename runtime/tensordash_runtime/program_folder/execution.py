@@ -29,7 +29,7 @@ class Executor(Protocol):
     def read(self, address: int, count: int) -> bytes:
         """Read bytes of memory."""
 
-    def write(self, address: int, data: bytes) -> None:
+    def write(self, address: int, data: bytes | memoryview) -> None:
         """Write bytes of memory."""
 
     def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
@@ -56,7 +56,7 @@ class _SimulatedMemory:
         assert data is not None
         return data
 
-    def write(self, address: int, data: bytes) -> None:
+    def write(self, address: int, data: bytes | memoryview) -> None:
         written = self._memory.write(address, data)
         assert written
 
@@ -102,7 +102,7 @@ class VerilatedMemory:
     def read(self, address: int, count: int) -> bytes:
         return self._core.memory[address - self._base :][:count].tobytes()
 
-    def write(self, address: int, data: bytes) -> None:
+    def write(self, address: int, data: bytes | memoryview) -> None:
         self._core.memory[address - self._base :][: len(data)] = np.frombuffer(data, np.uint8)
 
     def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:

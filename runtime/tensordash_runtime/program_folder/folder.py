@@ -1,15 +1,17 @@
 """In-memory program folders: a plan with its memory map, programs, and initial and expected contents."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
-from itertools import chain
-from typing import Any
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any
 
 from tensordash.configuration.descriptors import BYTES
+from tensordash_storage.files import annotate_oserror
 
 from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan
-from .linking import LinkedProgram, MemoryMap, Region, link, split_descriptors
+from .linking import MemoryMap, Region, link, split_descriptors
 from .plan import Plan
 
 __all__ = ["PROGRAM_FIGURES", "ProgramFolder", "build_folder", "compare", "run_folder"]
@@ -30,29 +32,29 @@ class ProgramFolder:
         Addresses of tensors and programs.
     programs : list of dict
         Expected "cycles", "dense_cycles" and "moved_bytes" of each program.
-    initial : bytes
+    initial : bytes or memoryview
         The first `memory_map.initial_bytes` of memory before the first program.
-    expected : bytes
+    expected : bytes or memoryview
         Memory after the step, computed by the emulator; records are zeros.
     """
 
     plan: Plan
     memory_map: MemoryMap
     programs: list[dict[str, int]]
-    initial: bytes
-    expected: bytes
+    initial: bytes | memoryview
+    expected: bytes | memoryview
 
     def descriptors(self, program: int) -> list[int]:
         """Return the descriptors of a program."""
         region = self.memory_map.programs[program]
         begin = region.address - self.memory_map.base
-        return split_descriptors(self.initial[begin : begin + region.bytes])
+        return split_descriptors(bytes(self.initial[begin : begin + region.bytes]))
 
     def expected_bytes(self, tensor: str) -> bytes:
         """Return a tensor's bytes in memory after the step."""
         region = self.memory_map.tensors[tensor]
         begin = region.address - self.memory_map.base
-        return self.expected[begin : begin + region.bytes]
+        return bytes(self.expected[begin : begin + region.bytes])
 
 
 def build_folder(
@@ -61,9 +63,9 @@ def build_folder(
     *,
     base: int,
     memory_bytes: int | None = None,
-    computed: Mapping[str, Any] | None = None,
+    computed: dict[str, Any] | None = None,
 ) -> ProgramFolder:
-    """Link a plan, and lay out its initial and expected contents.
+    """Link a plan, and write its initial and expected contents to temporary files, which need no memory until read.
 
     Parameters
     ----------
@@ -74,60 +76,60 @@ def build_folder(
     base, memory_bytes
         See `link`.
     computed : mapping of str to array of unsigned, optional
-        Bit patterns of all tensors after the calls, from the plan's builder; by default the emulator computes them.
+        Bit patterns of all tensors after the calls, from the plan's builder; by default the emulator computes them. The
+        function removes them, to free memory.
 
     Raises
     ------
     NoRoomError, ProgramFolderError, ProgramError
         See `link`.
+    OSError
+        If the system's folder for temporary files has no room for the contents. The error names the folder.
     """
-    memory_map, programs = link(plan, base, memory_bytes)
-    initial = _initial_contents(plan, memory_map, programs, values)
-    if computed is None:
-        memory = EmulatedMemory(plan, memory_map)
-        memory.write(memory_map.base, initial)
-        run_plan(memory, plan, memory_map)
-        expected = memory.read(memory_map.base, memory_map.size)
-    else:
-        tensors = _tensor_bytes(plan, memory_map, plan.tensors, computed)
-        expected = _contents(memory_map.size, memory_map.base, initial, tensors)
-    return ProgramFolder(
-        plan=plan,
-        memory_map=memory_map,
-        programs=[{name: getattr(program, name) for name in PROGRAM_FIGURES} for program in programs],
-        initial=initial,
-        expected=expected,
-    )
-
-
-def _initial_contents(
-    plan: Plan, memory_map: MemoryMap, programs: list[LinkedProgram], values: Mapping[str, Any]
-) -> bytes:
-    images = (b"".join(bits.to_bytes(BYTES, "little") for bits in program.descriptors) for program in programs)
-    regions = chain(
-        _tensor_bytes(plan, memory_map, plan.initial, values), zip(memory_map.programs, images, strict=True)
-    )
-    return _contents(memory_map.initial_bytes, memory_map.base, b"", regions)
+    memory_map, linked = link(plan, base, memory_bytes)
+    figures: list[dict[str, int]] = []
+    with (
+        annotate_oserror(Path(gettempdir()), if_nameless=True),
+        TemporaryFile() as initial_file,
+        TemporaryFile() as expected_file,
+    ):
+        _write(initial_file, base, _tensor_bytes(plan, memory_map, plan.initial, values.__getitem__))
+        for region, program in zip(memory_map.programs, linked, strict=True):
+            figures.append({name: getattr(program, name) for name in PROGRAM_FIGURES})
+            image = b"".join(bits.to_bytes(BYTES, "little") for bits in program.descriptors)
+            for file in (initial_file, expected_file):
+                _write(file, base, [(region, image)])
+        initial = _contents(initial_file, memory_map.initial_bytes)
+        if computed is None:
+            memory = EmulatedMemory(plan, memory_map)
+            memory.write(memory_map.base, initial)
+            run_plan(memory, plan, memory_map)
+            whole = Region(name="memory", address=base, bytes=memory_map.size)
+            _write(expected_file, base, [(whole, memory.read(base, memory_map.size))])
+        else:
+            _write(expected_file, base, _tensor_bytes(plan, memory_map, plan.tensors, computed.pop))
+        expected = _contents(expected_file, memory_map.size)
+    return ProgramFolder(plan=plan, memory_map=memory_map, programs=figures, initial=initial, expected=expected)
 
 
 def _tensor_bytes(
-    plan: Plan, memory_map: MemoryMap, names: Iterable[str], values: Mapping[str, Any]
+    plan: Plan, memory_map: MemoryMap, names: Iterable[str], value_of: Callable[[str], Any]
 ) -> Iterator[tuple[Region, bytes]]:
     """Yield the region and the bytes in memory of each tensor."""
-    return ((memory_map.tensors[name], plan.tensors[name].to_bytes(values[name], plan.config)) for name in names)
+    return ((memory_map.tensors[name], plan.tensors[name].to_bytes(value_of(name), plan.config)) for name in names)
 
 
-def _contents(size: int, base: int, before: bytes, regions: Iterable[tuple[Region, bytes]]) -> bytes:
-    """Return `size` bytes of memory from the base: bytes `before`, then zeros, overwritten by the regions' bytes."""
-    contents = BytesIO()  # It returns its bytes without a copy, which may have gigabytes.
-    contents.seek(size - 1)
-    contents.write(b"\0")
-    contents.seek(0)
-    contents.write(before)
+def _write(file: IO[bytes], base: int, regions: Iterable[tuple[Region, bytes]]) -> None:
+    """Write regions of memory to a file that begins at the base."""
     for region, data in regions:
-        contents.seek(region.address - base)
-        contents.write(data)
-    return contents.getvalue()
+        file.seek(region.address - base)
+        file.write(data)
+
+
+def _contents(file: IO[bytes], size: int) -> memoryview:
+    """Return `size` bytes of a file, of which only the pages that are read use memory."""
+    file.truncate(size)
+    return memoryview(mmap(file.fileno(), size, access=ACCESS_READ) if size else b"")
 
 
 def run_folder(folder: ProgramFolder, executor: str, **options: Any) -> tuple[list[int | None], str]:

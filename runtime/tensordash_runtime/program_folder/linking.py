@@ -144,8 +144,8 @@ def split_descriptors(data: bytes) -> list[int]:
     return [int.from_bytes(data[k : k + BYTES], "little") for k in range(0, len(data), BYTES)]
 
 
-def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[MemoryMap, list[LinkedProgram]]:
-    """Place a plan's tensors and programs in memory, and emit the programs.
+def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[MemoryMap, Iterator[LinkedProgram]]:
+    """Place a plan's tensors and programs in memory, and emit the programs one by one.
 
     Parameters
     ----------
@@ -175,10 +175,11 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
             f"memory must have {memory_map.size} bytes for the tensors and programs of {plan.name}, not {memory_bytes}"
         )
     memory_map.check(plan.config)
-    programs = [
-        _link_program(config, memory_map, stage, each, memory_map.records[k].address)
-        for k, (stage, each) in enumerate(zip(stages, emitted, strict=True))
-    ]
+    emitted.reverse()  # Each stage's descriptors are freed when its program is linked.
+    programs = (
+        _link_program(config, memory_map, stage, emitted.pop(), record.address)
+        for stage, record in zip(stages, memory_map.records, strict=True)
+    )
     return memory_map, programs
 
 

@@ -46,14 +46,14 @@ def write_folder(folder: ProgramFolder, path: Path) -> list[Path]:
     return write_files(path, {MANIFEST: json.dumps(manifest, indent=1) + "\n", **files}, optional=[HOST_CALLS])
 
 
-def _digest(data: bytes) -> str:
+def _digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 def _render_hex(folder: ProgramFolder) -> str:
     """Return the initial contents for `$readmemh`, in words of the bus's width, starting at the base."""
     size = folder.plan.config.axi_bits // 8
-    data = folder.initial + bytes(-len(folder.initial) % size)
+    data = b"".join((folder.initial, bytes(-len(folder.initial) % size)))
     reversed_words = np.frombuffer(data, np.uint8).reshape(-1, size)[:, ::-1]
     return reversed_words.tobytes().hex("\n", size) + "\n"
 

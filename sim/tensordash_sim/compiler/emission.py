@@ -85,7 +85,10 @@ class _Emitter:
         """Add a multiply, the loads and layouts before it, and the store after it."""
         multiply, product = each.multiply, each.multiply.product
         # The side whose layout takes longer comes first: the load unit loads the other side's groups meanwhile.
-        for side in sorted(SIDES, key=lambda side: self._layout_cycles(each, side), reverse=True):
+        sides = list(SIDES)
+        if any(use.is_loaded for use in each.sides.values()) or all(use.is_laid_out for use in each.sides.values()):
+            sides.sort(key=lambda side: self._layout_cycles(each, side), reverse=True)
+        for side in sides:
             if each.sides[side].is_loaded:
                 self._add_loads(each.sides[side].moves, each.sides[side].address, product)
             if each.sides[side].is_laid_out:

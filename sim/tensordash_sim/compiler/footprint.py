@@ -1,8 +1,8 @@
 """Read and write sets of descriptors, from which `order` derives which descriptors need tokens."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache, partial
 from math import prod
 
 import numpy as np
@@ -13,7 +13,7 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, decode
 
 from ..golden.core.effects import read_memory, written_memory
 
-__all__ = ["Footprint", "footprints", "walk_bits", "walked_groups"]
+__all__ = ["Footprint", "footprints", "relative_footprints", "split_address", "walk_bits", "walk_mask", "walked_groups"]
 
 WRAP = 1 << 16
 OUTSIDE_WALK = frozenset(
@@ -33,11 +33,17 @@ SIZES = frozenset(
 """Fields of a layout or a multiply, apart from its loops, that affect its footprint."""
 MOVE_SIZES = frozenset(("address", "count_0", "count_1", "count_2", "count_3", "compressed"))
 """Fields of a load or a store that affect which groups of the buffer it accesses."""
+MEMORY, COMPRESSED = (
+    next(field for field in OPERATIONS["load"].fields if field.name == name) for name in ("memory", "compressed")
+)
+"""Fields of a load or a store: the low half of its address, next to the high half, and whether it is compressed."""
+ADDRESS_BITS = ((1 << 64) - 1) << MEMORY.low
+MOVE_CODES = frozenset(OPERATIONS[name].code for name in ("load", "store"))
 
 
-@dataclass
+@dataclass(eq=False)
 class Footprint:
-    """Read and write sets of one unit for a descriptor.
+    """Read and write sets of one unit for a descriptor. Footprints are compared by identity.
 
     Parameters
     ----------
@@ -78,6 +84,33 @@ def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
     >>> load.unit, bin(load.writes["buffer"]), load.memory
     ('load', '0b11100', [(64, 160, False)])
     """
+    relative, address = split_address(bits)
+    found = relative_footprints(config)(relative)
+    if not address:
+        return found
+    return [
+        replace(each, memory=[(first + address, stop + address, written) for first, stop, written in each.memory])
+        for each in found
+    ]
+
+
+def split_address(bits: int) -> tuple[int, int]:
+    """Return a descriptor with address 0 in memory, and its address. A compressed move keeps its address."""
+    if bits & HEADER[0].mask in MOVE_CODES and not bits & COMPRESSED.mask:
+        return bits & ~ADDRESS_BITS, (bits & ADDRESS_BITS) >> MEMORY.low
+    return bits, 0
+
+
+@lru_cache(maxsize=8)
+def relative_footprints(config: CoreConfig) -> Callable[[int], list[Footprint]]:
+    """Return `footprints` of a core's descriptors with address 0. It caches the footprints, which are the same objects.
+
+    A program has few different descriptors, apart from their addresses in memory.
+    """
+    return lru_cache(maxsize=1 << 14)(partial(_footprints, config))
+
+
+def _footprints(config: CoreConfig, bits: int) -> list[Footprint]:
     operation, values = decode(bits, SIZES)
     assert operation is not None
     name = operation.name
@@ -86,20 +119,20 @@ def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
     if name == "record":
         return [Footprint("store", memory=_spans(written_memory(bits, config), True))]
     if name.startswith("layout"):
-        return [_layout(config, name, values, bits & _walk_mask(name))]
-    return _multiply(config, values, bits & _walk_mask(name)) if name == "multiply" else []
+        return [_layout(config, name, values, bits & walk_mask(name))]
+    return _multiply(config, values, bits & walk_mask(name)) if name == "multiply" else []
 
 
 def walk_bits(bits: int) -> int:
     """Return the operation's code and the bits of a layout or a multiply that determine the groups it accesses."""
     operation, _ = decode(bits, frozenset())
     assert operation is not None
-    return bits & _walk_mask(operation.name)
+    return bits & walk_mask(operation.name)
 
 
 @cache
-def _walk_mask(operation: str) -> int:
-    """Return the mask of `walk_bits` for an operation."""
+def walk_mask(operation: str) -> int:
+    """Return the mask of `walk_bits` of an operation."""
     fields = [field for field in OPERATIONS[operation].fields if field.name not in OUTSIDE_WALK]
     return HEADER[0].mask | sum(field.mask for field in fields)
 

@@ -203,8 +203,18 @@ class Positions(Operand):
         y, x = ({getattr(phase, axis).first: getattr(phase, axis) for phase in phases} for axis in "yx")
         return list(y.values()), list(x.values())
 
+    @cached_property
+    def _found(self) -> dict[Box, tuple[int, int, int, int]]:
+        """Ranges that were found before, by tile."""
+        return {}
+
     def _read(self, tile: Box) -> tuple[int, int, int, int]:
         """Return the ranges of rows and of column groups that any phase reads."""
+        if tile not in self._found:
+            self._found[tile] = self._find_read(tile)
+        return self._found[tile]
+
+    def _find_read(self, tile: Box) -> tuple[int, int, int, int]:
         _, rows, columns, _ = self._sizes
         lanes, (down, across) = self.config.tile.lanes, self._walks
         y = meeting(_ends(tile[1], down), rows)

@@ -1,7 +1,7 @@
 """The order of a program's descriptors: adds tokens, finds races, and moves loads and layouts ahead of multiplies."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
 
-from .footprint import footprints
+from .footprint import relative_footprints, split_address
 from .order_kernels import Tasks, find_meetings, hoisted_items, tasks_of
 
 __all__ = ["Race", "add_tokens", "find_races", "hoist", "order_descriptors"]
@@ -52,9 +52,8 @@ def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
 
     Source: docs/core.md, "Tokens".
     """
-    places = [footprints(config, bits) for bits in program]
-    tasks = tasks_of(places)
-    units = [place.unit for item in places for place in item]
+    tasks = _tasks(config, program)
+    units = [UNITS[unit] for unit in tasks.units.tolist()]
     queues: dict[tuple[str, str], deque[int]] = {(one, other): deque() for one in UNITS for other in UNITS}
     waits = []
     for task, (index, unit) in enumerate(zip(tasks.items.tolist(), units, strict=True)):
@@ -95,7 +94,7 @@ def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
        1 layout_a steps=4 x_size=4 address_0=1 count_0=4 wait=load
     """
     cleared = [_clear_tokens(bits) for bits in program]
-    return _add_tokens(config, cleared, tasks_of(footprints(config, bits) for bits in cleared))
+    return _add_tokens(config, cleared, _tasks(config, cleared))
 
 
 def order_descriptors(config: CoreConfig, program: Sequence[int]) -> list[int]:
@@ -108,9 +107,15 @@ def order_descriptors(config: CoreConfig, program: Sequence[int]) -> list[int]:
     program : sequence of int
         Legal descriptors without tokens, in an order in which they could be executed one by one.
     """
-    tasks = tasks_of(footprints(config, bits) for bits in program)
+    tasks = _tasks(config, program)
     order = _hoist(tasks, len(program), MAX_OVERTAKEN_MULTIPLIES)
     return _add_tokens(config, [program[k] for k in order.tolist()], tasks.reorder(order))
+
+
+def _tasks(config: CoreConfig, program: Iterable[int]) -> Tasks:
+    """Return the tasks of a program."""
+    footprints = relative_footprints(config)
+    return tasks_of((footprints(bits), address) for bits, address in map(split_address, program))
 
 
 def _add_tokens(config: CoreConfig, program: Sequence[int], tasks: Tasks) -> list[int]:
@@ -158,7 +163,7 @@ def hoist(
     max_overtaken : mapping of str to int
         By unit, the number of multiplies that a descriptor may overtake. It overtakes no conflicting descriptor.
     """
-    tasks = tasks_of(footprints(config, bits) for bits in program)
+    tasks = _tasks(config, program)
     return [program[k] for k in _hoist(tasks, len(program), max_overtaken).tolist()]
 
 

@@ -30,12 +30,16 @@ OUTPUT = UNITS.index("output")
 MULTIPLY = UNITS.index("multiply")
 WORD_BITS = 64
 """Bits of a word of a set of places."""
-NO_BYTES = np.array([1, 0], np.uint64)
+NO_BYTES = (1, 0)
 """First and last byte of an empty range."""
+WRAP = 1 << 64
+"""Addresses are computed modulo this number."""
 
 
 class Tasks(NamedTuple):
     """Tasks in the order of the program; a task is the part of one unit in a descriptor.
+
+    Tasks with the same places are of one kind.
 
     Attributes
     ----------
@@ -43,20 +47,26 @@ class Tasks(NamedTuple):
         Index of the descriptor of each task.
     units : array of int64, (tasks,)
         Number of its unit.
-    places : array of uint64, (2, tasks, words)
-        Read and write sets as bit masks of places, in the buffer and then in both stream buffers.
+    kinds : array of int64, (tasks,)
+        Number of its kind.
+    addresses : array of uint64, (tasks,)
+        Address in memory to which its kind's runs are relative.
     hulls : array of uint64, (tasks, 2)
-        First and last byte of memory that a task accesses. If it accesses none, the first one is greater.
-    run_counts : array of int64, (tasks + 1,)
-        Number of runs of memory of all tasks before each task.
+        First and last byte of memory that it accesses. If it accesses none, the first one is greater.
+    places : array of uint64, (2, kinds, words)
+        Read and write sets as bit masks of places, in the buffer and then in both stream buffers.
+    run_counts : array of int64, (kinds + 1,)
+        Number of runs of memory of all kinds before each kind.
     runs : array of uint64, (runs, 2)
-        First and last byte of each run.
+        First and last byte of each run, modulo 2**64.
     """
 
     items: NDArray[np.int64]
     units: NDArray[np.int64]
-    places: NDArray[np.uint64]
+    kinds: NDArray[np.int64]
+    addresses: NDArray[np.uint64]
     hulls: NDArray[np.uint64]
+    places: NDArray[np.uint64]
     run_counts: NDArray[np.int64]
     runs: NDArray[np.uint64]
 
@@ -66,23 +76,31 @@ class Tasks(NamedTuple):
         place[order] = np.arange(len(order))
         items = place[self.items]
         by_item = np.argsort(items, kind="stable")
-        counts = np.diff(self.run_counts)[by_item]
-        first = self.run_counts[:-1][by_item]
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        runs = self.runs[np.repeat(first - ends[:-1], counts) + np.arange(ends[-1])]
-        return Tasks(items[by_item], self.units[by_item], self.places[:, by_item], self.hulls[by_item], ends, runs)
+        return self._replace(
+            items=items[by_item],
+            units=self.units[by_item],
+            kinds=self.kinds[by_item],
+            addresses=self.addresses[by_item],
+            hulls=self.hulls[by_item],
+        )
 
 
-def tasks_of(places: Iterable[Sequence[Footprint]]) -> Tasks:
+def tasks_of(footprints: Iterable[tuple[Sequence[Footprint], int]]) -> Tasks:
     """Return the tasks of a program.
 
     Parameters
     ----------
-    places : iterable of sequence of Footprint
-        Footprints of each descriptor.
+    footprints : iterable of (sequence of Footprint, int)
+        For each descriptor, its footprints, and the address to which their runs of memory are relative.
     """
-    numbered = [(index, place) for index, item in enumerate(places) for place in item]
-    touched = (*(place.reads for _, place in numbered), *(place.writes for _, place in numbered))
+    numbers: dict[Footprint, int] = {}
+    tasks = [
+        (index, numbers.setdefault(each, len(numbers)), address)
+        for index, (found, address) in enumerate(footprints)
+        for each in found
+    ]
+    distinct = list(numbers)
+    touched = (*(each.reads for each in distinct), *(each.writes for each in distinct))
     # Descriptors with an error may exceed a memory.
     sizes = [max((each.get(name, 0).bit_length() for each in touched), default=0) for name in MEMORIES]
     words = -(-sum(sizes) // WORD_BITS)
@@ -91,20 +109,24 @@ def tasks_of(places: Iterable[Sequence[Footprint]]) -> Tasks:
         sum(bits << shifts[name] for name, bits in each.items()).to_bytes(words * WORD_BITS // 8, "little")
         for each in touched
     ]
-    run_counts = np.cumsum([0, *(len(place.memory) for _, place in numbered)])
-    runs = np.array([(first, stop - 1) for _, place in numbered for first, stop, _ in place.memory], np.uint64)
-    runs = runs.reshape(-1, 2)
-    has_runs = np.diff(run_counts) > 0
-    hulls = np.ones((len(numbered), 2), np.uint64) * NO_BYTES
-    for column, extreme in enumerate((np.minimum, np.maximum)):
-        hulls[has_runs, column] = extreme.reduceat(runs[:, column], run_counts[:-1][has_runs]) if len(runs) else ()
+    ends = [(first % WRAP, (stop - 1) % WRAP) for each in distinct for first, stop, _ in each.memory]
+    hulls = [
+        (min(run[0] for run in each.memory) % WRAP, (max(run[1] for run in each.memory) - 1) % WRAP)
+        if each.memory
+        else NO_BYTES
+        for each in distinct
+    ]
+    items, kinds, addresses = zip(*tasks, strict=True) if tasks else ((), (), ())
+    kind_of, address_of = np.array(kinds, np.int64), np.array(addresses, np.uint64)
     return Tasks(
-        np.array([index for index, _ in numbered], np.int64),
-        np.array([UNITS.index(place.unit) for _, place in numbered], np.int64),
-        np.frombuffer(b"".join(sets), np.uint64).reshape(2, len(numbered), words),
-        hulls,
-        run_counts,
-        runs,
+        np.array(items, np.int64),
+        np.array([UNITS.index(each.unit) for each in distinct], np.int64)[kind_of],
+        kind_of,
+        address_of,
+        np.array(hulls, np.uint64).reshape(-1, 2)[kind_of] + address_of[:, None],
+        np.frombuffer(b"".join(sets), np.uint64).reshape(2, len(distinct), words),
+        np.cumsum([0, *(len(each.memory) for each in distinct)]),
+        np.array(ends, np.uint64).reshape(-1, 2),
     )
 
 
@@ -112,8 +134,11 @@ def tasks_of(places: Iterable[Sequence[Footprint]]) -> Tasks:
 def _meet(tasks, one, other):
     """Return whether one of two tasks of different units writes a place or byte that the other accesses."""
     reads, writes = tasks.places
+    first, second = tasks.kinds[one], tasks.kinds[other]
     for word in range(writes.shape[1]):
-        if writes[one, word] & (reads[other, word] | writes[other, word]) or writes[other, word] & reads[one, word]:
+        if writes[first, word] & (reads[second, word] | writes[second, word]):
+            return True
+        if writes[second, word] & reads[first, word]:
             return True
     return _meet_in_memory(tasks, one, other)
 
@@ -121,12 +146,14 @@ def _meet(tasks, one, other):
 @njit(cache=True, nogil=True)
 def _meet_in_memory(tasks, one, other):
     """Return whether two tasks, one of which writes to memory, have bytes in common."""
-    hulls, run_counts, runs = tasks.hulls, tasks.run_counts, tasks.runs
+    hulls, addresses, run_counts, runs = tasks.hulls, tasks.addresses, tasks.run_counts, tasks.runs
     if hulls[one, 0] > hulls[other, 1] or hulls[other, 0] > hulls[one, 1]:
         return False
-    for first in range(run_counts[one], run_counts[one + 1]):
-        for second in range(run_counts[other], run_counts[other + 1]):
-            if runs[first, 0] <= runs[second, 1] and runs[second, 0] <= runs[first, 1]:
+    kind, other_kind = tasks.kinds[one], tasks.kinds[other]
+    for first in range(run_counts[kind], run_counts[kind + 1]):
+        begin, end = runs[first, 0] + addresses[one], runs[first, 1] + addresses[one]
+        for second in range(run_counts[other_kind], run_counts[other_kind + 1]):
+            if begin <= runs[second, 1] + addresses[other] and runs[second, 0] + addresses[other] <= end:
                 return True
     return False
 
@@ -189,8 +216,8 @@ def find_meetings(tasks, waits, window):
         A task, and the task with which it conflicts or for which it waits. Tasks are in order; for each, the latest
         conflict comes first.
     """
-    count, words = tasks.places.shape[1:]
-    (reads, writes), hulls = tasks.places, tasks.hulls
+    count, words = len(tasks.items), tasks.places.shape[2]
+    (all_reads, all_writes), hulls = tasks.places, tasks.hulls
     done = np.zeros((count, len(UNITS)), np.int64)  # Number of each unit's tasks done at the end of each task.
     numbers = np.zeros((len(UNITS), count), np.int64)  # Tasks of each unit.
     counts = np.zeros(len(UNITS), np.int64)
@@ -199,7 +226,8 @@ def find_meetings(tasks, waits, window):
     found = [(0, 0)]
     wait = 0
     for task in range(count):
-        unit = tasks.units[task]
+        unit, kind = tasks.units[task], tasks.kinds[task]
+        reads, writes = all_reads[kind], all_writes[kind]
         begun = done[task]  # Number of each unit's tasks done at the beginning of the task.
         if counts[unit]:
             _raise(begun, done[numbers[unit, counts[unit] - 1]])
@@ -210,9 +238,9 @@ def find_meetings(tasks, waits, window):
             if not UNITS_MEET[unit, other_unit]:
                 continue
             k = max(
-                _last_use(reads[task], last[1, other_unit]),
-                _last_use(writes[task], last[0, other_unit]),
-                _last_use(writes[task], last[1, other_unit]),
+                _last_use(reads, last[1, other_unit]),
+                _last_use(writes, last[0, other_unit]),
+                _last_use(writes, last[1, other_unit]),
             )
             latest = counts[other_unit] if hulls[task, 0] <= hulls[task, 1] else 0
             while latest > max(k, begun[other_unit]):
@@ -241,8 +269,8 @@ def find_meetings(tasks, waits, window):
         numbers[unit, counts[unit]] = task
         counts[unit] += 1
         done[task, unit] = counts[unit]
-        _note_use(reads[task], last[0, unit], counts[unit])
-        _note_use(writes[task], last[1, unit], counts[unit])
+        _note_use(reads, last[0, unit], counts[unit])
+        _note_use(writes, last[1, unit], counts[unit])
     return found[1:]
 
 

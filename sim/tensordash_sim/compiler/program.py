@@ -1,14 +1,17 @@
 """Programs: descriptors built from field names, loops and tokens."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
 TOKENS = ("wait", "signal", "output_wait", "output_signal")
+ADDRESSED = ("load", "store", "record")
+"""Operations with an address in memory."""
+MEMORY = OPERATIONS["load"].fields[0]
+"""Low half of that address; the high half is next to it."""
 
 __all__ = ["Loop", "Program", "ProgramError", "dense_steps", "walk"]
 
@@ -17,11 +20,10 @@ class ProgramError(ValueError):
     """An illegal program. The message names the descriptor, the field and the values that are allowed."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """A loop of a walk through the buffer.
 
-    Parameters
+    Attributes
     ----------
     count : int
         Number of iterations.
@@ -29,7 +31,7 @@ class Loop:
         Increments of each iteration.
     """
 
-    count: int
+    count: int  # type: ignore[assignment]
     address: int = 0
     x: int = 0
     y: int = 0
@@ -141,20 +143,17 @@ class Program:
         """
         if operation not in OPERATIONS:
             raise ProgramError(f"operation must be one of {', '.join(OPERATIONS)}, not {operation!r}")
-        kind = OPERATIONS[operation]
-        values: dict[str, Any] = dict(fields)
-        for name in ("memory", "table"):
-            if name in values:
-                values[f"{name}_high"], values[name] = divmod(values[name], 1 << 32)
-        if loops is not None:
-            values |= walk(loops, _count_loops(operation))
-        values |= {"wait": _units(wait), "signal": _units(signal)}
-        if operation == "multiply":
-            values |= {"output_wait": _units(output_wait), "output_signal": _units(output_signal)}
+        # Addresses differ, but the other fields of most descriptors are those of an earlier one.
+        is_apart = operation in ADDRESSED and fields.get("memory", 0) >> 64 == 0
+        memory = fields.pop("memory", 0) if is_apart else 0
+        tokens = tuple(map(_units, (wait, signal, output_wait, output_signal)))
         try:
-            self.descriptors.append(encode(kind, values))
+            bits = _encode(operation, tuple(fields.items()), None if loops is None else tuple(loops), tokens)
+        except ProgramError:
+            raise
         except ValueError as error:
             raise ProgramError(f"descriptor {len(self.descriptors)}: {error}") from None
+        self.descriptors.append(bits | memory << MEMORY.low)
         return len(self.descriptors) - 1
 
     def image(self) -> bytes:
@@ -180,6 +179,21 @@ class Program:
 def _count_loops(operation: str) -> int:
     """Return the number of loops in an operation's descriptors."""
     return sum(field.name.startswith("address_") for field in OPERATIONS[operation].fields)
+
+
+@lru_cache(maxsize=1 << 14)
+def _encode(
+    operation: str, fields: Iterable[tuple[str, int]], loops: Sequence[Loop] | None, tokens: Sequence[int]
+) -> int:
+    """Return the bits of a descriptor; see `Program.add`."""
+    values = dict(fields)
+    for name in ("memory", "table"):
+        if name in values:
+            values[f"{name}_high"], values[name] = divmod(values[name], 1 << 32)
+    if loops is not None:
+        values |= walk(loops, _count_loops(operation))
+    values |= dict(zip(TOKENS, tokens[: len(TOKENS) if operation == "multiply" else 2], strict=False))
+    return encode(OPERATIONS[operation], values)
 
 
 def _units(names: Iterable[str]) -> int:

@@ -1,5 +1,6 @@
 """The layout of results: tiles in the buffer and in memory, and the loops of a multiply's groups over a tile."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -61,6 +62,9 @@ class ResultLayout:
     transposed: bool
     turned: bool = False
     _tiles: dict[tuple, ResultTile] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _walks: dict[tuple, tuple[dict[str, int], list[Loop]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -139,29 +143,47 @@ class ResultLayout:
         list of Loop
             The loops, innermost first.
         """
-        lanes = self.lanes
-        steps = self.plan_tile(*tile, phase).steps
+        apart = 1 if self.operation == "AxG" else phase.x.apart
+        begin, end = (edge * apart for edge in tile[0][0])
+        # Walks are the same for all tiles of a size.
+        steps = tuple(self.plan_tile(*tile, phase).steps.items())
+        parts = tuple(
+            tuple((start - first, stop - start) for (start, stop), (first, _) in zip(boxes, whole, strict=True))
+            for boxes, whole in zip(streams, tile, strict=True)
+        )
+        key = steps, parts, phase.x.first, phase.y.first, apart, phase.y.apart
+        if key not in self._walks:
+            self._walks[key] = self._plan_walk(dict(steps), parts, phase)
+        fields, loops = self._walks[key]
+        size = self.lanes if self.turned else min(self.positions, end * self.lanes) - begin * self.lanes
+        return {**fields, "address": at + fields["address"], "x_size": size}, loops
+
+    def _plan_walk(
+        self, steps: dict[str, int], parts: Sequence[Sequence[tuple[int, int]]], phase: Phase
+    ) -> tuple[dict[str, int], list[Loop]]:
+        """Return the fields, except `x_size`, and the loops of a walk over a tile from group 0 on.
+
+        `parts` are the first stream, counted from the tile's first, and the number of streams in each dimension.
+        """
         turns = {name: Loop(count=1, address=step) for name, step in steps.items()}
-        fields = {"address": at, "x": 0, "y": 0, "transposed": int(self.transposed or self.turned)}
+        fields = {"address": 0, "x": 0, "y": 0, "transposed": int(self.transposed or self.turned)}
         if self.operation == "AxG":
             inner, apart = "filter", 1
         else:
             inner, apart = "x", phase.x.apart
-            fields |= {"x": phase.x.first, "address": at + phase.y.first * steps["y"], "stride": apart}
+            fields |= {"x": phase.x.first, "address": phase.y.first * steps["y"], "stride": apart}
             turns["y"] = Loop(count=1, address=phase.y.apart * steps["y"])
             turns["channel"] = Loop(count=1, address=steps["channel"], y=1)
         # In a turned group, positions are channels, and the output unit writes all of them.
-        turns[inner] = Loop(count=1, address=steps[inner]) if self.turned else Loop(count=1, x=lanes * apart)
+        turns[inner] = Loop(count=1, address=steps[inner]) if self.turned else Loop(count=1, x=self.lanes * apart)
         names = self.position_operand.names, self.channel_operand.names
         loops: list[list[Loop]] = [[], []]
         for side in range(2):
-            for name, (start, stop), (begin, _) in zip(names[side], streams[side], tile[side], strict=True):
+            for name, (start, count) in zip(names[side], parts[side], strict=True):
                 turn = turns[name]
                 for key in ("address", "x", "y"):
-                    fields[key] += (start - begin) * getattr(turn, key)
-                loops[side].append(Loop(count=stop - start, address=turn.address, x=turn.x, y=turn.y))
-        begin, end = (edge * apart for edge in tile[0][0])
-        fields["x_size"] = lanes if self.turned else min(self.positions, end * lanes) - begin * lanes
+                    fields[key] += start * getattr(turn, key)
+                loops[side].append(Loop(count=count, address=turn.address, x=turn.x, y=turn.y))
         return fields, self._nest(loops)
 
     def _nest(self, loops: list[list[Loop]]) -> list[Loop]:

@@ -7,15 +7,18 @@ load's bursts, and the tile waits for layouts that write the banks that it reads
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BITS, UNITS, decode
+from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS, decode
 
-from .clock import DESCRIPTOR, Core, run_clock
-from .multiply_cycles import Pace
+from .clock import run_clock
+from .clock_state import DESCRIPTOR, Core
+from .footprint import walk_mask
 from .pair_cycles import pair_cycles
 from .row_streams import EvenPaces, Paces
 from .unit_cycles import (
@@ -24,12 +27,14 @@ from .unit_cycles import (
     MAX_BURST_BEATS,
     STORE_CYCLES,
     block_cycles_of,
+    burst_count,
+    group_beats,
     layout_cycles,
     load_cycles,
     store_cycles,
 )
 
-__all__ = ["Timing", "timing"]
+__all__ = ["Timing", "clock_core", "clock_rows", "timing"]
 
 MIN_FETCH_BEATS = 4
 """Minimum of cycles from one descriptor to the next."""
@@ -37,7 +42,7 @@ BIAS_READ_CYCLES = 2
 """Cycles in which the output unit reads the biases of a group."""
 FIELDS = frozenset(
     (
-        *("wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
+        *("operation", "wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
         *("count_0", "count_1", "count_2", "count_3", "a_streams", "b_streams", "nvfp4"),
         *("add", "emit", "transposed", "fp32", "bias", "mask"),
     )
@@ -62,18 +67,40 @@ class Timing:
     busy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(UNITS, 0.0))
 
 
+@lru_cache(maxsize=64)
+def _time_mask(config: CoreConfig, operation: str) -> int:
+    """Return the bits of an operation's descriptors that determine their times."""
+    fields = (*HEADER, *OPERATIONS[operation].fields)
+    mask = sum(field.mask for field in fields if field.name in FIELDS)
+    has_pairs = operation.startswith("layout") and config.layout_groups == 2
+    return mask | walk_mask(operation) if has_pairs else mask
+
+
+def _properties(config: CoreConfig, bits: int, values: Mapping[str, int], latency: int) -> tuple[float, ...]:
+    """Return the entries of `DESCRIPTOR` of a descriptor, without its paces."""
+    operation, _ = decode(bits, frozenset())
+    assert operation is not None
+    if not operation.unit:
+        return tuple((NO_PROPERTIES | {"unit": -1}).values())
+    row = _describe(config, bits, operation.name, values, latency)
+    row |= {"unit": UNITS.index(operation.unit), "wait": values["wait"], "signal": values["signal"]}
+    return tuple((NO_PROPERTIES | row).values())
+
+
 def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int], latency: int) -> dict[str, float]:
     """Return the properties of a descriptor that determine its time, as entries of `DESCRIPTOR`."""
     if name in ("load", "store"):
         groups, runs = _runs(values)
         is_nvfp4 = bool(values.get("nvfp4"))
-        group_beats = (config.group_bits >> is_nvfp4) // config.axi_bits
+        beats = group_beats(config, is_nvfp4=is_nvfp4)
         return {
             "cycles": load_cycles(config, groups, runs, latency, is_nvfp4=is_nvfp4)
             if name == "load"
             else store_cycles(config, groups, runs, latency),
-            "beats": groups if group_beats == 1 else 0,
-            "burst": min(values["count_0"] * group_beats, MAX_BURST_BEATS),
+            "beats": groups * beats,
+            "group_beats": beats,
+            "bursts": burst_count(groups, runs, beats),
+            "burst": min(values["count_0"] * beats, MAX_BURST_BEATS),
             "region": values["address"] * config.regions // config.groups,
         }
     if name == "record":
@@ -133,36 +160,44 @@ def timing(
     >>> 178 < timing(CoreConfig(), program.descriptors).cycles < 300
     True
     """
+    rows, cycles, losses = clock_rows(config, program, speedup, latency)
+    end, busy = run_clock(rows, cycles, losses, clock_core(config, latency))
+    return Timing(round(end), dict(zip(UNITS, busy.tolist(), strict=True)))
+
+
+def clock_rows(
+    config: CoreConfig, program: Sequence[int], speedup: float | Paces, latency: int
+) -> tuple[NDArray, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows of `DESCRIPTOR` of a program, and `cycles` and `losses` of all its paces.
+
+    Parameters are those of `timing`.
+    """
     paces = speedup if isinstance(speedup, Paces) else EvenPaces(config, speedup)
-    rows: list[tuple[float, ...]] = []
-    chosen: list[Pace] = []
-    entries = 0
-    for index, bits in enumerate(program):
-        operation, values = decode(bits, FIELDS)
-        assert operation is not None
-        if not operation.unit:
-            rows.append(tuple((NO_PROPERTIES | {"unit": -1}).values()))
-            continue
-        row = _describe(config, bits, operation.name, values, latency)
-        row |= {"unit": UNITS.index(operation.unit), "wait": values["wait"], "signal": values["signal"]}
-        if operation.name == "multiply":
-            chosen.append(paces.of(index, values))
-            row["pace"] = entries
-            row["next_pace"] = entries = entries + len(chosen[-1].cycles)
-        rows.append(tuple((NO_PROPERTIES | row).values()))
-    cycles, busy = run_clock(
-        np.array(rows, DESCRIPTOR),
-        np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)]),
-        np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1)),
-        Core(
-            window=config.window,
-            prefetch=config.prefetch,
-            outstanding=config.outstanding,
-            fetch_cycles=BITS // config.axi_bits,
-            interval_cycles=max(MIN_FETCH_BEATS, BITS // config.axi_bits),
-            latency=float(latency),
-            is_dense=config.tile.sparsity == "none",
-            has_pairs=config.layout_groups == 2,
-        ),
+    masks = {operation.code: _time_mask(config, operation.name) for operation in OPERATIONS.values()}
+    numbers: dict[int, int] = {}
+    kinds = [numbers.setdefault(bits & masks[bits & HEADER[0].mask], len(numbers)) for bits in program]
+    fields = [decode(bits, FIELDS)[1] for bits in numbers]
+    table = [_properties(config, bits, values, latency) for bits, values in zip(numbers, fields, strict=True)]
+    rows = np.array(table, DESCRIPTOR)[kinds]
+    multiplies = rows["is_multiply"].nonzero()[0]
+    chosen = [paces.of(index, fields[kinds[index]]) for index in multiplies.tolist()]
+    ends = np.cumsum([0, *(len(each.cycles) for each in chosen)])
+    rows["pace"][multiplies], rows["next_pace"][multiplies] = ends[:-1], ends[1:]
+    cycles = np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)])
+    losses = np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1))
+    return rows, cycles, losses
+
+
+def clock_core(config: CoreConfig, latency: int, cores: int = 1) -> Core:
+    """Return the clock's parameters of a core, one of `cores` at a memory port."""
+    return Core(
+        window=config.window,
+        prefetch=config.prefetch,
+        outstanding=config.outstanding,
+        fetch_cycles=BITS // config.axi_bits,
+        interval_cycles=max(MIN_FETCH_BEATS, BITS // config.axi_bits),
+        latency=float(latency),
+        is_dense=config.tile.sparsity == "none",
+        has_pairs=config.layout_groups == 2,
+        cores=cores,
     )
-    return Timing(round(cycles), dict(zip(UNITS, busy.tolist(), strict=True)))

@@ -6,6 +6,7 @@ from math import gcd
 from tensordash.configuration.core_config import CoreConfig
 
 __all__ = [
+    "BURST_CYCLES",
     "LATENCY",
     "LAYOUT_CYCLES",
     "LOAD_CYCLES",
@@ -14,6 +15,8 @@ __all__ = [
     "STORE_CYCLES",
     "block_cycles",
     "block_cycles_of",
+    "burst_count",
+    "group_beats",
     "layout_cycles",
     "load_cycles",
     "store_cycles",
@@ -37,16 +40,20 @@ PAIR_GROUPS = 1.8
 """Approximate groups per cycle of a layout that reads up to two; `pair_cycles` counts them exactly."""
 
 
-def _bursts(config: CoreConfig, groups: int, runs: int, is_nvfp4: bool = False) -> tuple[float, int]:
-    """Return a move's mean number of bursts and its beats; a run may begin at any group of its first burst."""
-    group_beats = (config.group_bits >> is_nvfp4) // config.axi_bits
-    beats = groups * group_beats
-    return runs * (1 + (beats / runs - group_beats) / MAX_BURST_BEATS), beats
+def group_beats(config: CoreConfig, *, is_nvfp4: bool = False) -> int:
+    """Return the beats of a group in memory, for an uncompressed move."""
+    return (config.group_bits >> is_nvfp4) // config.axi_bits
+
+
+def burst_count(groups: int, runs: int, beats: int) -> float:
+    """Return a move's mean number of bursts, with `beats` of a group; a run may begin at any group of a burst."""
+    return runs + (groups - runs) * beats / MAX_BURST_BEATS
 
 
 def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int, *, is_nvfp4: bool = False) -> float:
     """Return the cycles of an uncompressed load."""
-    bursts, beats = _bursts(config, groups, runs, is_nvfp4)
+    of_group = group_beats(config, is_nvfp4=is_nvfp4)
+    bursts, beats = burst_count(groups, runs, of_group), groups * of_group
     # `outstanding` bursts are in flight; the first of the next `outstanding` bursts waits for the first of these.
     burst = beats / bursts
     wait = max(0.0, latency + BURST_CYCLES + burst - config.outstanding * burst)
@@ -55,7 +62,8 @@ def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int, *, is_
 
 def store_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
     """Return the cycles of an uncompressed store; memory responds when it has all data."""
-    bursts, beats = _bursts(config, groups, runs)
+    of_group = group_beats(config)
+    bursts, beats = burst_count(groups, runs, of_group), groups * of_group
     return STORE_CYCLES + latency + beats + (bursts - 1) * max(0.0, 2 - beats / bursts)
 
 

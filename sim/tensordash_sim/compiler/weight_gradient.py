@@ -108,7 +108,17 @@ class Activations(Operand):
         """See `Operand`."""
         return self.layer.axes[1].stride
 
+    @cached_property
+    def _found(self) -> dict[tuple[Box, Box], _Loaded]:
+        """Parts that were found before, by tile and span."""
+        return {}
+
     def _loaded(self, tile: Box, span: Box) -> _Loaded:
+        if (tile, span) not in self._found:
+            self._found[tile, span] = self._find_loaded(tile, span)
+        return self._found[tile, span]
+
+    def _find_loaded(self, tile: Box, span: Box) -> _Loaded:
         ranges, (y, x), lanes = dict(zip(self.names, tile, strict=True)), self.layer.axes, self.config.tile.lanes
         (x0, x1), (y0, y1), (n0, n1) = span
         (i0, i1), (k0, k1), (c0, c1) = (ranges[name] for name in ("column", "row", "channel"))

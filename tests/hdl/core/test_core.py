@@ -12,12 +12,12 @@ SMALL = ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=4"]
 BARE = [f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic", "compression")]
 EIGHT = ["tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.buffer=32", "core.stream_buffer=16"]
 CONFIGS = {
-    "usual": SMALL,
+    "usual": [*SMALL, "core.nvfp4=true"],
     "bare, on a narrow bus": [*SMALL, *BARE, "core.axi_bits=32", "core.window=4", "core.outstanding=1"],
     "dense": [*SMALL, 'tile.sparsity="none"', 'tile.staging="shift"', "core.axi_bits=64", "core.regions=8"],
     "more columns, one region": [*SMALL, "tile.columns=8", "core.buffer=16", "core.regions=1", "core.axi_bits=256"],
     "more rows, long window": [*SMALL, "tile.rows=8", "core.buffer=16", "core.regions=2", "core.window=32"],
-    "one read at a time": [*SMALL, "core.axi_bits=32", "core.outstanding=1", "core.window=4"],
+    "one read at a time": [*SMALL, "core.axi_bits=32", "core.outstanding=1", "core.window=4", "core.nvfp4=true"],
     "fp8, 8 lanes": [*EIGHT, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
     "8 lanes, wide bus": [*EIGHT, "core.axi_bits=512", "core.address_bits=32"],
 }

@@ -106,7 +106,7 @@ def test_conflicting_footprints(first, second, meet):
     if any(is_written != (each.unit == "store") for each in (first, second) for *_, is_written in each.memory):
         return  # The search derives from the unit whether memory is written.
     for both in (first, second), (second, first):
-        assert bool(find_meetings(tasks_of([each] for each in both), np.empty((0, 2), np.int64), 0)) == meet
+        assert bool(find_meetings(tasks_of(([each], 0) for each in both), np.empty((0, 2), np.int64), 0)) == meet
 
 
 LAYOUT: dict[str, Any] = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}

@@ -31,7 +31,7 @@ class Memory:
         begin = address - self.base
         return bytes(self.bytes[begin : begin + count]) if self._answers(address, count) else None
 
-    def write(self, address: int, data: bytes) -> bool:
+    def write(self, address: int, data: bytes | memoryview) -> bool:
         """Write bytes and return True; if one of them gives a bus error, write none and return False."""
         if not self._answers(address, len(data)):
             return False

@@ -97,11 +97,11 @@ class Mover:
             if data is None:
                 failed = True
                 continue
+            written = self.buffer[group : group + values["count_0"]]
             if values["nvfp4"]:
-                run = expand_nvfp4(data, self.config, by_channel=bool(values["by_channel"]))
+                written[:] = expand_nvfp4(data, self.config, by_channel=bool(values["by_channel"]))
             else:
-                run = np.frombuffer(data, self.buffer.dtype).reshape(values["count_0"], *self.buffer.shape[1:])
-            self.buffer[group : group + values["count_0"]] = run
+                written[:] = np.frombuffer(data, self.buffer.dtype).reshape(written.shape)
         if failed:
             raise CoreFailure("read")
 

@@ -1,17 +1,21 @@
-"""Design-space search: finds the fastest connectivity and shape of a tile on recorded training, and its cost."""
+"""Design-space search: finds the fastest connectivity and shape of a tile, or shape of a core, on recorded training."""
 
 from .campaign import Campaign, Point
+from .core_shapes import CoreShape, DrawnProduct, draw_products
 from .pareto import pareto_front, plot_front, ties
 from .search import Found, Structure, climb, search, start_options
 from .workload import Workload, random_workload, sample_workload
 
 __all__ = [
     "Campaign",
+    "CoreShape",
+    "DrawnProduct",
     "Found",
     "Point",
     "Structure",
     "Workload",
     "climb",
+    "draw_products",
     "pareto_front",
     "plot_front",
     "random_workload",

@@ -41,7 +41,9 @@ def ties(points: Sequence[tuple[float, float]]) -> list[list[int]]:
     ]
 
 
-def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], path: Path) -> None:
+def plot_front(
+    labels: Sequence[str], points: Sequence[tuple[float, float]], path: Path, reference: str = "the baseline"
+) -> None:
     """Draw speedup over area with the front as a line.
 
     Parameters
@@ -49,9 +51,11 @@ def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], pat
     labels : sequence of str
         Labels of the points.
     points : sequence of (float, float)
-        Area relative to the baseline, and speedup.
+        Area relative to the reference, and speedup.
     path : Path
         Path without suffix; the function writes an SVG and a PNG.
+    reference : str
+        The design that areas and speedups are relative to.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], pat
         for label, point, best in zip(labels, points, on_front, strict=True):
             if best:
                 axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
-        axis.set(xlabel="area over the baseline's", ylabel="speedup over the baseline, mean over traces")
+        axis.set(xlabel=f"area over {reference}'s", ylabel=f"speedup over {reference}, mean over traces")
         axis.grid(True, axis="both")
         axis.legend()
         for suffix in (".svg", ".png"):

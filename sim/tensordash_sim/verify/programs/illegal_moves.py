@@ -19,10 +19,11 @@ MAX_GROUPS = 6
 MOVED = ("load", "store")
 
 
-def _compressed_fields(corruptor: ProgramCorruptor, operations: tuple[str, ...] = MOVED, **fields: int) -> bool:
-    """Change a move into a compressed one that the sequencer refuses."""
+def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> bool:
+    """Change a move into a compressed one that the sequencer refuses; a load, if stores lack one of the fields."""
     if not corruptor.config.compression:
         return False
+    operations = MOVED[:1] if "nvfp4" in fields else MOVED
     legal = {"compressed": 1, "segment": 1, "count_1": 1, "count_2": 1, "count_3": 1, "table": 0x400}
     index = corruptor.pick(*operations)
     memory = corruptor.value(index, "memory") & -16
@@ -42,7 +43,7 @@ def _counts(corruptor: ProgramCorruptor) -> bool:
 def _compressed_nvfp4(corruptor: ProgramCorruptor) -> bool:
     if not corruptor.config.nvfp4:
         return False
-    return _compressed_fields(corruptor, operations=("load",), nvfp4=1)
+    return _compressed_fields(corruptor, nvfp4=1)
 
 
 def _unaligned_table(corruptor: ProgramCorruptor) -> bool:

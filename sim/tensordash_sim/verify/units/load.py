@@ -260,9 +260,9 @@ async def whole_buffer(dut) -> None:
         assert not len(wrong), f"compressed {compressed}: value {wrong[0]} differs, and {len(wrong) - 1} others"
     for by_channel in range(2 * config.nvfp4):
         size = groups * config.group_bytes // 2
-        values = expand_nvfp4(content.read(0, size) or b"", config, by_channel=bool(by_channel)).ravel()
+        expanded = expand_nvfp4(content.read(0, size) or b"", config, by_channel=bool(by_channel)).ravel()
         buffer = await execute(*unit, config, count_0=groups, nvfp4=1, by_channel=by_channel)
-        wrong = np.flatnonzero(buffer != values)
+        wrong = np.flatnonzero(buffer != expanded)
         assert not len(wrong), f"NVFP4: value {wrong[0]} differs, and {len(wrong) - 1} others"
 
 
