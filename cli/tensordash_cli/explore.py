@@ -65,11 +65,11 @@ def _core_shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
     lists = (
         ("--axi-bits", IntegerList(32, 512), "Widths of the bus (default: CONFIG's and twice that)."),
         ("--layout-groups", IntegerList(1, 2), "Groups that a layout moves per cycle (default: 1,2)."),
-        ("--buffer", IntegerList(1, 8192), "KiB of the buffer (default: CONFIG's and twice that)."),
-        ("--stream-buffer", IntegerList(1, 1024), "KiB of a stream buffer (default: CONFIG's and twice that)."),
+        ("--buffer", IntegerList(1, 8192), "Sizes of the buffer in KiB (default: CONFIG's and twice that)."),
+        ("--stream-buffer", IntegerList(1, 1024), "Sizes of stream buffers in KiB (default: CONFIG's and twice that)."),
         ("--result-cycles", IntegerList(1, 16), "Cycles to add to a row of results (default: CONFIG's)."),
     )
-    products = "Products to draw from each trace, by their shares of multiplications."
+    products = "Maximum number of products of each trace, drawn by their shares of multiplications."
     command = click.option("--products", type=WholeRange(min=1), default=24, show_default=True, help=products)(command)
     for name, kind, text in reversed(lists):
         command = click.option(name, type=kind, help=f"Cores: {text[0].lower()}{text[1:]}")(command)

@@ -30,7 +30,7 @@ __all__ = ["command"]
     type=click.IntRange(1, MAX_CORES),
     default=1,
     show_default=True,
-    help="Also divide the operation among this number of cores at one memory port.",
+    help="Also estimate the operation on up to this number of cores at one memory port.",
 )
 @click.option("--listing", is_flag=True, help="Also print all descriptors.")
 @json_option
