@@ -1,4 +1,4 @@
-"""Quantisation of float32 tensors to elements and scales (MXFP8, MXFP6, MXFP4, NVFP4), with blocks along the reduction.
+"""Quantisation of float32 tensors to elements and scales (MXFP8, MXFP6, MXFP4, NVFP4).
 
 Blocks extend along the reduced dimension of the tensor: channels, filters or positions of a row.
 """
@@ -77,7 +77,7 @@ def nvfp4_operands(
 ) -> dict[str, tuple[NDArray[np.uint16], float]]:
     """Quantise operands to NVFP4, the form in a core's memory.
 
-    Parameters and their meaning are those of `scaled_non_zeros`.
+    The parameters are those of `scaled_non_zeros`.
 
     Returns
     -------

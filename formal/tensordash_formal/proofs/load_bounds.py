@@ -5,7 +5,7 @@ plain move's loops requests one run. Only tests cover the addresses that a run r
 model of the loops.
 
 Assumes: memory sends only requested beats. Inflate sends only groups that have arrived (`inflate_units`).
-No descriptor is compressed and NVFP4.
+No descriptor has both `compressed` and `nvfp4`.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Estimate of the time of several cores at one memory port, each with a program of its own.
 
-Each core has the clock of `timing`, in which the port ends loads and stores. The port transfers bursts of loads in the
+Each core has the clock of `timing`. The port sets the ends of loads and stores. It transfers bursts of loads in the
 order in which cores request them. It does the same with bursts of stores. A shared burst begins when the last core
 requests it, and answers all cores. Data of fetched descriptors take the port, too.
 """
@@ -24,11 +24,11 @@ __all__ = ["PortTiming", "port_timing"]
 JOIN_CYCLES = 1
 """Cycles from a core's request of a burst to the port's."""
 JOIN_BURSTS = 64
-"""Maximum of bursts of loads in flight at the port."""
+"""Maximum number of load bursts in flight at the port."""
 START_CYCLES = 3
 """Cycles from a core's start to the next core's: a write of a register."""
 MIN_STORE_BURST_CYCLES = 2
-"""Minimum of cycles from one burst of a store to the next."""
+"""Minimum number of cycles from one burst of a store to the next."""
 STORE_ADDRESS_CYCLES = 6
 """Cycles from a store's descriptor to its first data on the bus."""
 ADDRESS_FIELDS = frozenset(("memory", "memory_high"))
