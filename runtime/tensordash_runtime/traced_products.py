@@ -1,4 +1,4 @@
-"""Expected cycles of a trace's products on a core, as a device reports them, without computing results."""
+"""Expected cycles of a trace's products on a core, without computing results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,8 @@ class TracedProduct:
 def expect_product(config: CoreConfig, record: Record) -> TracedProduct:
     """Return the expected figures of a recorded product: no bias, no mask, and results in the operand format.
 
-    The tile skips the zeros of the trace. The row side and the tiling are those that a device chooses.
+    The tile skips the zeros of the trace. The row side and the tiling are those that a device chooses. Operands are
+    plain tensors in memory. Unlike a device's program, this one has no `record`.
 
     Parameters
     ----------
