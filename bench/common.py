@@ -89,6 +89,16 @@ def measured_at() -> dict[str, str]:
     return {"commit": shown.stdout.strip(), "date": datetime.now(UTC).date().isoformat()}
 
 
+def map_module(verilog: str, module: str) -> dict[str, float]:
+    """Return the area in gate equivalents and the longest path in ns of a module, mapped at 2 ns."""
+    from tensordash_synth.hierarchy import Hierarchy
+    from tensordash_synth.run import running
+
+    with running(None, 2.0, None, 1) as run:
+        mapped, _ = run.map_flattened(Hierarchy(verilog, module), module)
+        return {"ge": round(mapped.area_um2 / run.library.gate_area, 1), "delay_ns": round(mapped.delay_ns, 4)}
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document."""
     print(json.dumps(document, indent=1))

@@ -314,7 +314,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(stderr=True, highlight=False)
     if arguments.nvfp4:
-        nvfp4 = {"nvfp4": measure_nvfp4(console), "nvfp4_at": measured_at()}
+        nvfp4 = measure_nvfp4(console)
         if arguments.page:
             _write_page(load_figures(RESULTS) | nvfp4)
         print_json(nvfp4) if arguments.json else print(render("core_nvfp4", document=nvfp4))
@@ -342,7 +342,7 @@ def main() -> int:
         document["layers"].append(compare_layer(each, cores))
         console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
     document |= {"over_core": compare_larger_cores("", [], console), "over_core_at": measured_at()}
-    document |= {"nvfp4": measure_nvfp4(console), "nvfp4_at": measured_at()}
+    document |= measure_nvfp4(console)
     document["compression"] = [measure_compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
     console.print(
         f"{check_random_programs(cores['core'], arguments.programs)} random programs leave the golden core's memory"

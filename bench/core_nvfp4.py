@@ -5,14 +5,17 @@ must have the emulator's bits. Random values are drawn once and quantised on the
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from common import core_preset, map_module, measured_at
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
+from tensordash.emission.core_files import core_verilog
 from tensordash_runtime.scaled import nvfp4_operands
 from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage, layer_values
@@ -65,7 +68,23 @@ VARIANTS = {
 """By name: the preset, bytes of memory per cycle, and the problem. "fp16" has fp16 results."""
 
 
-def measure_nvfp4(console: Console) -> list[dict[str, Any]]:
+def measure_nvfp4(console: Console) -> dict[str, Any]:
+    """Return the figures of all operations, and the gates of `core`'s load unit without and with NVFP4."""
+    figures = {"nvfp4": _measure_operations(console), "nvfp4_at": measured_at()}
+    return figures | {"nvfp4_load": {str(core.nvfp4): _map_load(core) for core in (core_preset(), _nvfp4_core())}}
+
+
+def _nvfp4_core() -> CoreConfig:
+    """Return the preset `core` with loads of NVFP4 tensors."""
+    return replace(core_preset(), nvfp4=True)
+
+
+def _map_load(config: CoreConfig) -> dict[str, float]:
+    """Return the area and the longest path of a core's load unit."""
+    return map_module(core_verilog(config), "tensordash_load")
+
+
+def _measure_operations(console: Console) -> list[dict[str, Any]]:
     """Return cycles and bytes of every operation in each of `VARIANTS`; for NVFP4 also the tile's busy share."""
     found = []
     cores = {(name, count): _core(name, count) for name, count, _ in VARIANTS.values()}

@@ -27,6 +27,7 @@ from common import (
     argument_parser,
     core_preset,
     load_figures,
+    map_module,
     measured_at,
     print_json,
     render,
@@ -43,8 +44,6 @@ from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.lowering import Convolution, Operation
 from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_cores, simulate_operation
 from tensordash_storage.files import atomic_write
-from tensordash_synth.hierarchy import Hierarchy
-from tensordash_synth.run import running
 
 RESULTS = DOCS / "cores.json"
 PAGE = DOCS / "core-results.md"
@@ -149,14 +148,6 @@ def predict_tiles(config: CoreConfig, each: Workload, nonzero: Mapping[str, NDAr
     return simulate_operation(geometry, operation, nonzero, machine).cycles
 
 
-def map_join(config: CoreConfig, cores: int) -> dict[str, float]:
-    """Return the area and the longest path of what joins the cores' memory ports, mapped at 2 ns."""
-    hierarchy = Hierarchy(core_verilog(config, cores), "tensordash_join")
-    with running(None, 2.0, None, 1) as run:
-        mapped, _ = run.map_flattened(hierarchy, "join")
-        return {"ge": round(mapped.area_um2 / run.library.gate_area, 1), "delay_ns": round(mapped.delay_ns, 4)}
-
-
 def main() -> int:
     """Run the bench; return the exit status."""
     parser = argument_parser(__doc__)
@@ -181,7 +172,7 @@ def main() -> int:
                 f"{count} cores, {title}: {measured['ratio']:.2f}, without sharing {measured['ratio_apart']:.2f}",
                 markup=False,
             )
-    join = {str(count): map_join(config, count) for count in counts}
+    join = {str(count): map_module(core_verilog(config, count), "tensordash_join") for count in counts}
     document = {"cores": figures, "join": join, **measured_at()}
     if options.page:
         store_figures(RESULTS, document)

@@ -83,7 +83,8 @@ class CoreSearch(Search):
             if row["speedup"] is None:
                 table.add_row(row["label"], "-", *["-"] * (len(table.columns) - 3), row["reason"])
                 continue
-            speedups = [f"{each:.3f}x" for each in row["speedups"]] if len(traces) > 1 else []
+            of_traces = ["-" if each is None else f"{each:.3f}x" for each in row["speedups"]]
+            speedups = of_traces if len(traces) > 1 else []
             ratios = [f"{row['speedup']:.3f}x", "-" if row["over_dense"] is None else f"{row['over_dense']:.3f}x"]
             names = ("area_ratio", "area_over_dense", "speed_per_area")
             cost = [f"{row[name]:.3f}" if name in row else "-" for name in names] if has_area else []
@@ -233,13 +234,14 @@ def _row(core: Core, start: Core, drawn: "Sequence[DrawnProduct]", traces: int) 
             }
         )
     used = [total for total in sums if total["cycles"]]
-    speedups = [total["start"] / total["cycles"] for total in used]
+    # A trace has no speedup if none of its products was drawn, or if cores can run none.
+    speedups = [total["start"] / total["cycles"] if total["cycles"] else None for total in sums]
     over_dense = None if None in dense else sum(total["dense"] / total["cycles"] for total in used) / len(used)
     worst = max(products, key=lambda each: float(each["lost_cycles"]))
     return row | {
         "cycles": sum(total["cycles"] for total in sums),
         "speedups": speedups,
-        "speedup": sum(speedups) / len(speedups),
+        "speedup": sum(filter(None, speedups)) / len(used),
         "over_dense": over_dense,
         "loses_most_in": worst if worst["lost_cycles"] > 0 else None,
         "products": products,

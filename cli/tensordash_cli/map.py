@@ -1,7 +1,6 @@
 """`tensordash map`: how a core computes a layer: the compiler's stages, the bytes moved, and the busiest unit."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +31,7 @@ __all__ = ["command"]
     show_default=True,
     help="Also estimate the operation on up to this number of cores at one memory port.",
 )
+@click.option("--nvfp4", is_flag=True, help="Both operands are NVFP4 tensors in memory, and results are FP32.")
 @click.option("--listing", is_flag=True, help="Also print all descriptors.")
 @json_option
 def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
@@ -53,7 +53,15 @@ def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
 
 
 def _map(
-    config: CoreConfig, *, operation: str, rows: str | None, speedup: float, cores: int, listing: bool, **shape: Any
+    config: CoreConfig,
+    *,
+    operation: str,
+    rows: str | None,
+    speedup: float,
+    cores: int,
+    nvfp4: bool,
+    listing: bool,
+    **shape: Any,
 ) -> dict[str, Any]:
     """Return the results of each stage of the compiler for a problem."""
     from tensordash_runtime.programs import moved_bytes, program_with_record, space_of
@@ -66,7 +74,8 @@ def _map(
 
     rows = checked_rows(operation, rows) or OPERANDS[operation][0]
     try:
-        problem = Problem(layer=Layer.of(geometry_of(**shape)), operation=operation, rows=rows)
+        layer = Layer.of(geometry_of(**shape))
+        problem = Problem(layer=layer, operation=operation, rows=rows, speedup=speedup, nvfp4=nvfp4, fp32=nvfp4)
         space = space_of(config, problem)
         search = search_tilings(space)
     except (TypeError, ValueError) as error:
@@ -100,7 +109,7 @@ def _map(
         "speedup": round(dense / cycles, 3),
         "busy": {unit: round(taken / cycles, 3) for unit, taken in busy.items()},
         "limited_by": max(busy, key=lambda unit: busy[unit]),
-        **({"several_cores": _several(replace(problem, speedup=speedup), config, cores)} if cores > 1 else {}),
+        **({"several_cores": _several(problem, config, cores)} if cores > 1 else {}),
         **({"listing": program.listing().splitlines()} if listing else {}),
     }
 

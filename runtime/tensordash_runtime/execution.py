@@ -329,8 +329,8 @@ class Execution:
         )
         result = self.backend.run(job)
         if self.nvfp4:
-            factor = np.float32(prod(each.factor for each in rounded.values()))
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
+                factor = np.float32(prod(each.factor for each in rounded.values()))
                 scaled_sums = result.bits.view(np.float32) * factor
             return problem, finish_results(scaled_sums.view(np.uint32), 0, bias, relu=relu), result
         if self.has_integers and is_float32:

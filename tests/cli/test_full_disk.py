@@ -6,6 +6,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tensordash.emission import verilog
 from tensordash_cli.soc import MARKER
 from tensordash_sim.trace import example_trace
 from tensordash_sim.verify import Replayer
-from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
+from tensordash_storage.files import atomic_copy, atomic_path, atomic_write, write_files
 
 from .called import FAST_SIMULATOR, call
 
@@ -80,20 +81,34 @@ def test_verilog_that_does_not_fit(
     assert list((folder / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "file"), [("compile --channels 4 --filters 4", "manifest.json"), ("soc", "soc.v")]
-)
+FOLDERS = {
+    "compile --channels 4 --filters 4": ("manifest.json", "tensordash_runtime.program_folder.storage"),
+    "soc": ("soc.v", "tensordash_cli.soc"),
+}
+"""For each command that writes a folder, a large file, and the module that calls `write_files`."""
+
+
+@pytest.mark.parametrize("arguments", FOLDERS)
 def test_a_folder_that_does_not_fit(
-    arguments: str, file: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An earlier folder stays as it was, and a new one is empty."""
+    file, module = FOLDERS[arguments]
+
+    def write_to_full_disk(*given, **more):
+        with limit_file_size():
+            return write_files(*given, **more)
+
     system = {"Makefile": "", "soc.v": "x" * 2 * LIMIT, MARKER[0]: MARKER[1]}
     monkeypatch.setattr("tensordash_cli.soc.render_soc", lambda *_: {**system})
     call(f"{arguments} -o out", capfd)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for output in ("out", "new"):
-        with limit_file_size():
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(f"{module}.write_files", write_to_full_disk)
+        for output in ("out", "new"):
             assert f"'{output}/{file}'" in fail(f"{arguments} -o {output}", capfd)
+    with limit_file_size():  # Contents are written to temporary files first.
+        assert f"'{gettempdir()}'" in fail(f"{arguments} -o new", capfd)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert list(Path("new").iterdir()) == []
     call(f"{arguments} -o new", capfd)

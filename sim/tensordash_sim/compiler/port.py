@@ -108,7 +108,7 @@ class _Move:
     ----------
     core, unit, index : int
         The core, its unit, and the descriptor.
-    begin, asks : float
+    begin, request_time : float
         Times at which the unit got the descriptor and requests the next burst.
     bursts : int
         Bursts left.
@@ -116,18 +116,21 @@ class _Move:
         Beats of a burst.
     address : int
         Address of its first group, if all cores share its data, or -1.
+    has_begun : bool
+        Whether a burst has been transferred.
     ends : deque of float
-        Ends of the latest bursts, as many as may be in flight.
+        For a load: ends of the latest bursts, as many as may be in flight.
     """
 
     core: int
     unit: int
     index: int
     begin: float
-    asks: float
+    request_time: float
     bursts: int
     beats: float
     address: int
+    has_begun: bool = False
     ends: deque[float] = field(default_factory=deque)
 
 
@@ -206,13 +209,13 @@ class _Port:
             ready.append(waiting)
         if not ready:
             raise ProgramError("cores must load shared operands in the same order")
-        return min(ready, key=_asks)
+        return min(ready, key=_request_time)
 
     def _transfer(self, moves: list[_Move]) -> None:
         """Transfer a burst."""
-        first, asks = moves[0], _asks(moves)
+        first, asks = moves[0], _request_time(moves)
         if first.unit == LOAD:
-            if not first.ends:
+            if not first.has_begun:
                 self._fetch_until(asks)
             if len(self.in_flight) == JOIN_BURSTS:
                 asks = max(asks, self.in_flight[0])
@@ -224,10 +227,11 @@ class _Port:
             end = self.write_free = begin + first.beats
             asks = begin - JOIN_CYCLES + max(float(MIN_STORE_BURST_CYCLES), first.beats)
         for each in moves:
-            each.ends.append(end)
-            each.asks = asks
-            if first.unit == LOAD and len(each.ends) == self.core.outstanding:
-                each.asks = max(asks, each.ends.popleft() + BURST_CYCLES)
+            each.has_begun, each.request_time = True, asks
+            if first.unit == LOAD:
+                each.ends.append(end)
+                if len(each.ends) == self.core.outstanding:
+                    each.request_time = max(asks, each.ends.popleft() + BURST_CYCLES)
             each.bursts -= 1
             if not each.bursts:
                 self._end(each, end)
@@ -257,5 +261,5 @@ class _Port:
         self._advance(move.core)
 
 
-def _asks(moves: list[_Move]) -> float:
-    return max(each.asks for each in moves)
+def _request_time(moves: list[_Move]) -> float:
+    return max(each.request_time for each in moves)

@@ -82,7 +82,8 @@ class Problem:
             raise ProgramError("a mask must have the format of its results, which is not FP32")
         for name in (*self.fused, *(["nvfp4"] if self.nvfp4 else [])):
             if not getattr(core, name):
-                raise ProgramError(f"core.{name} must be true for that, not false")
+                use = "NVFP4 operands" if name == "nvfp4" else f"results with a {name}"
+                raise ProgramError(f"core.{name} must be true for {use}, not false")
 
 
 def scales_by_channel(operation: str, name: str) -> bool:

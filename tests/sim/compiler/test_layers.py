@@ -336,9 +336,9 @@ def test_wrong_images():
     ("fields", "message", "core"),
     [
         ({"operation": "WxG", "rows": "G", "bias": True}, "a bias can be added to results of AxW", {}),
-        ({"relu": True}, "core.relu must be true for that, not false", {"relu": False}),
-        ({"bias": True}, "core.bias must be true for that", {"bias": False}),
-        ({"mask": True}, "core.mask must be true for that", {"mask": False}),
+        ({"relu": True}, "core.relu must be true for results with a relu, not false", {"relu": False}),
+        ({"bias": True}, "core.bias must be true for results with a bias", {"bias": False}),
+        ({"mask": True}, "core.mask must be true for results with a mask", {"mask": False}),
         ({"mask": True, "fp32": True}, "a mask must have the format of its results, which is not", {}),
         ({"rows": "G"}, "rows must be one of A, W, not 'G'", {}),
         ({"operation": "WxA"}, "operation must be one of AxW, WxG, AxG, not 'WxA'", {}),

@@ -106,7 +106,7 @@ def test_every_product_is_exact(name: str) -> None:
 
 def test_other_cores_are_refused() -> None:
     problem = Problem(layer=LAYER, operation="AxW", rows="A", nvfp4=True)
-    with pytest.raises(ProgramError, match="core.nvfp4 must be true for that, not false"):
+    with pytest.raises(ProgramError, match="core.nvfp4 must be true for NVFP4 operands, not false"):
         IterationSpace(problem=problem, core=CoreConfig())
 
 

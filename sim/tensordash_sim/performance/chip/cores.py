@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.core_config import MAX_CORES, CoreConfig
+from tensordash.configuration.parameters import require_int
 
 from ...compiler.emission import PLACEHOLDER_BYTES, emit
 from ...compiler.images import non_zero_groups
@@ -15,7 +16,7 @@ from ...compiler.layer import OPERANDS
 from ...compiler.parts import Division, divide, part_of
 from ...compiler.port import port_timing
 from ...compiler.problem import Problem
-from ...compiler.program import Program
+from ...compiler.program import Program, ProgramError
 from ...compiler.row_streams import Paces, RowStreams
 from ...compiler.schedule import Schedule, schedule_tiling
 from ...compiler.search import best_schedule
@@ -82,8 +83,10 @@ def simulate_cores(
 
     Raises
     ------
+    TypeError, ValueError
+        If the number of cores is out of range.
     ProgramError
-        If a part does not fit the core.
+        If a part does not fit the core, or if the problem has a bias or a mask.
 
     Source: docs/integration.md, "Several cores"; docs/core.md.
 
@@ -96,6 +99,9 @@ def simulate_cores(
     >>> four.division.shared, round(one.cycles / four.cycles)
     ('W', 3)
     """
+    require_int("cores", cores, 1, MAX_CORES)
+    if problem.bias or problem.mask:
+        raise ProgramError("problem must have no bias and no mask: they are not estimated for several cores")
     layer, operation = problem.layer, problem.operation
     division = divide(layer, operation, cores, core.tile.lanes) if cores > 1 else Division(size="samples", count=1)
     masks = nonzero or {name: np.broadcast_to(np.True_, layer.whole_shape(name)) for name in OPERANDS[operation]}
