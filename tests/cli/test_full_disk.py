@@ -95,9 +95,9 @@ def test_a_folder_that_does_not_fit(
     """An earlier folder stays as it was, and a new one is empty."""
     file, module = FOLDERS[arguments]
 
-    def write_to_full_disk(*arguments, **options):
+    def write_to_full_disk(*args, **kwargs):
         with limit_file_size():
-            return write_files(*arguments, **options)
+            return write_files(*args, **kwargs)
 
     system = {"Makefile": "", "soc.v": "x" * 2 * LIMIT, MARKER[0]: MARKER[1]}
     monkeypatch.setattr("tensordash_cli.soc.render_soc", lambda *_: {**system})
