@@ -153,8 +153,9 @@ class DescriptorCheck(Block):
             is_compressed, is_nvfp4 = (self.data[load[name].low] for name in ("compressed", "nvfp4"))
             unaligned = memory[:group_bits].any()
             if self.config.nvfp4:  # half of a group's bytes
+                is_nvfp4 &= code == OPERATIONS["load"].code
                 unaligned = memory[: group_bits - 1].any() | (~is_nvfp4 & memory[group_bits - 1])
-                found.append(moves & is_compressed & is_nvfp4)
+                found.append(is_compressed & is_nvfp4)
             found.append(moves & Mux(is_compressed, memory[:4].any(), unaligned))
             found.append((code == OPERATIONS["record"].code) & memory[:5].any())
         for name, concerned in (("memory", moves | (code == OPERATIONS["record"].code)), ("table", compressed)):
