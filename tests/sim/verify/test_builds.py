@@ -142,7 +142,7 @@ class TestCachedBuilds:
 
     def test_the_main_program_is_not_shared(self):
         """The model's size depends on the ports. Another design's main program would write beyond its end."""
-        assert builds.RUNTIME.stem not in builds._runtime()
+        assert Path(builds.MAIN).stem not in builds._runtime()
         assert "verilated" in builds._runtime()
 
     def test_the_runtime_is_compiled_once(self, verilog, tmp_path, cache):
