@@ -64,10 +64,11 @@ def _map(
     **shape: Any,
 ) -> dict[str, Any]:
     """Return the results of each stage of the compiler for a problem."""
-    from tensordash_runtime.programs import moved_bytes, program_with_record, space_of
+    from tensordash_runtime.programs import moved_bytes, space_of
     from tensordash_sim.compiler.emission import emit
     from tensordash_sim.compiler.layer import OPERANDS, Layer
     from tensordash_sim.compiler.problem import Problem
+    from tensordash_sim.compiler.program import program_with_record
     from tensordash_sim.compiler.schedule import schedule_tiling
     from tensordash_sim.compiler.search import search_tilings
     from tensordash_sim.compiler.timing import timing

@@ -16,7 +16,7 @@ from tensordash_sim.compiler.images import TensorImage
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.compiler.nvfp4_values import nvfp4_products
 from tensordash_sim.compiler.problem import Problem
-from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.program import RECORD_BYTES, Program, program_with_record
 from tensordash_sim.compiler.rounding import scaled, stochastic, toward_zero
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
@@ -25,7 +25,7 @@ from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCor
 from .errors import DeviceError, NoRoomError
 from .jobs import BackendResult, DeviceJob
 from .mmio.core import MappedCore
-from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
+from .programs import moved_bytes, schedule_of, space_of
 
 __all__ = ["Backend", "Emulator", "Golden", "Mmio", "ProgramMemory", "Verilator", "require_success"]
 

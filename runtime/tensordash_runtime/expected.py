@@ -9,13 +9,13 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.compiler.emission import emit, placeholder_addresses
 from tensordash_sim.compiler.images import non_zero_groups
 from tensordash_sim.compiler.problem import Problem
-from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.program import Program, program_with_record
 from tensordash_sim.compiler.row_streams import RowStreams
 from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.timing import timing
 
 from .jobs import ExecutedOperation
-from .programs import moved_bytes, program_with_record, schedule_of, space_of, tiling_of
+from .programs import moved_bytes, schedule_of, space_of, tiling_of
 
 __all__ = ["Expectations"]
 

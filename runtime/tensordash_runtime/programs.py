@@ -7,15 +7,13 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.problem import Problem
-from tensordash_sim.compiler.program import Program, ProgramError
+from tensordash_sim.compiler.program import RECORD_BYTES, Program, ProgramError
 from tensordash_sim.compiler.schedule import Schedule, schedule_tiling
 from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.compiler.tiling import Tiling
 
-__all__ = ["RECORD_BYTES", "has_tiling", "moved_bytes", "program_with_record", "schedule_of", "space_of", "tiling_of"]
+__all__ = ["has_tiling", "moved_bytes", "schedule_of", "space_of", "tiling_of"]
 
-RECORD_BYTES = 32
-"""Bytes that a `record` descriptor writes."""
 SIZES = frozenset(("count_0", "count_1", "count_2", "count_3", "nvfp4"))
 """Fields of a load or store that determine its bytes."""
 
@@ -45,14 +43,6 @@ def schedule_of(config: CoreConfig, problem: Problem) -> Schedule:
     """Return the best schedule of a problem."""
     space = space_of(config, problem)
     return schedule_tiling(space, tiling_of(space))
-
-
-def program_with_record(program: Program, memory: int) -> Program:
-    """Insert a record of counts before a program's end. The store unit writes it at `memory`, after all stores."""
-    end = program.descriptors.pop()
-    program.add("record", memory=memory)
-    program.descriptors.append(end)
-    return program
 
 
 def moved_bytes(program: Program, config: CoreConfig) -> int:

@@ -9,7 +9,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, HEADER, OPERATIONS
 from tensordash_sim.compiler.emission import emit_unordered, order_program
 from tensordash_sim.compiler.iteration_space import BufferPlan, IterationSpace
-from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.program import RECORD_BYTES, Program, program_with_record
 from tensordash_sim.compiler.resident_loads import ResidentLoads
 from tensordash_sim.compiler.residents import NamedProblem, plan_buffers
 from tensordash_sim.compiler.schedule import Residency, Schedule, schedule_tiling
@@ -17,7 +17,7 @@ from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden.core.effects import read_memory
 
 from ..errors import NoRoomError, ProgramFolderError
-from ..programs import RECORD_BYTES, has_tiling, moved_bytes, program_with_record, tiling_of
+from ..programs import has_tiling, moved_bytes, tiling_of
 from .plan import Plan, Product
 
 __all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link", "split_descriptors"]

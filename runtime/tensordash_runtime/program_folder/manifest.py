@@ -6,9 +6,9 @@ from typing import Any
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
+from tensordash_sim.compiler.program import RECORD_BYTES
 
 from ..errors import ProgramFolderError
-from ..programs import RECORD_BYTES
 from .folder import PROGRAM_FIGURES, ProgramFolder
 from .linking import MemoryMap, Region
 from .plan import HostCall, Plan, Product

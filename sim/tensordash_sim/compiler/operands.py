@@ -204,15 +204,15 @@ class Positions(Operand):
         return list(y.values()), list(x.values())
 
     @cached_property
-    def _found(self) -> dict[Box, tuple[int, int, int, int]]:
+    def _read_ranges(self) -> dict[Box, tuple[int, int, int, int]]:
         """Ranges that were found before, by tile."""
         return {}
 
     def _read(self, tile: Box) -> tuple[int, int, int, int]:
         """Return the ranges of rows and of column groups that any phase reads."""
-        if tile not in self._found:
-            self._found[tile] = self._find_read(tile)
-        return self._found[tile]
+        if tile not in self._read_ranges:
+            self._read_ranges[tile] = self._find_read(tile)
+        return self._read_ranges[tile]
 
     def _find_read(self, tile: Box) -> tuple[int, int, int, int]:
         _, rows, columns, _ = self._sizes

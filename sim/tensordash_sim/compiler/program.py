@@ -13,7 +13,10 @@ ADDRESSED = ("load", "store", "record")
 MEMORY = OPERATIONS["load"].fields[0]
 """Low half of that address; the high half is next to it."""
 
-__all__ = ["Loop", "Program", "ProgramError", "dense_steps", "walk"]
+RECORD_BYTES = 32
+"""Bytes that a `record` descriptor writes."""
+
+__all__ = ["RECORD_BYTES", "Loop", "Program", "ProgramError", "dense_steps", "program_with_record", "walk"]
 
 
 class ProgramError(ValueError):
@@ -176,6 +179,14 @@ class Program:
 
 
 @cache
+def program_with_record(program: Program, memory: int) -> Program:
+    """Insert a record of counts before a program's end. The store unit writes it at `memory`, after all stores."""
+    end = program.descriptors.pop()
+    program.add("record", memory=memory)
+    program.descriptors.append(end)
+    return program
+
+
 def _count_loops(operation: str) -> int:
     """Return the number of loops in an operation's descriptors."""
     return sum(field.name.startswith("address_") for field in OPERATIONS[operation].fields)

@@ -109,14 +109,14 @@ class Activations(Operand):
         return self.layer.axes[1].stride
 
     @cached_property
-    def _found(self) -> dict[tuple[Box, Box], _Loaded]:
+    def _loaded_parts(self) -> dict[tuple[Box, Box], _Loaded]:
         """Parts that were found before, by tile and span."""
         return {}
 
     def _loaded(self, tile: Box, span: Box) -> _Loaded:
-        if (tile, span) not in self._found:
-            self._found[tile, span] = self._find_loaded(tile, span)
-        return self._found[tile, span]
+        if (tile, span) not in self._loaded_parts:
+            self._loaded_parts[tile, span] = self._find_loaded(tile, span)
+        return self._loaded_parts[tile, span]
 
     def _find_loaded(self, tile: Box, span: Box) -> _Loaded:
         ranges, (y, x), lanes = dict(zip(self.names, tile, strict=True)), self.layer.axes, self.config.tile.lanes

@@ -16,7 +16,7 @@ from ...compiler.layer import OPERANDS
 from ...compiler.parts import Division, divide, part_of
 from ...compiler.port import port_timing
 from ...compiler.problem import Problem
-from ...compiler.program import Program, ProgramError
+from ...compiler.program import RECORD_BYTES, ProgramError, program_with_record
 from ...compiler.row_streams import Paces, RowStreams
 from ...compiler.schedule import Schedule, schedule_tiling
 from ...compiler.search import best_schedule
@@ -24,9 +24,6 @@ from ...compiler.tiling import Tiling
 from ...compiler.unit_cycles import LATENCY
 
 __all__ = ["CoresResult", "simulate_cores"]
-
-RECORD_BYTES = 32
-"""Bytes that a `record` descriptor writes."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +127,8 @@ def simulate_cores(
 
 def _program(schedule: Schedule, addresses: Mapping[str, int], *, has_record: bool) -> list[int]:
     """Return the descriptors of a part, with a record before the end."""
-    program = Program()
-    program.descriptors = emit(schedule, addresses).descriptors
-    if has_record:
-        end = program.descriptors.pop()
-        program.add("record", memory=addresses["result"])
-        program.descriptors.append(end)
-    return program.descriptors
+    program = emit(schedule, addresses)
+    return (program_with_record(program, addresses["result"]) if has_record else program).descriptors
 
 
 def _paces(
