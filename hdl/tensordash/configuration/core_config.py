@@ -25,7 +25,7 @@ NVFP4_VALUE_BITS = 16
 """Bits of the operand formats that hold every product of an NVFP4 element and its scale."""
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
 """Values of AxCACHE that AXI4 defines (ARM IHI 0022E, table A4-5)."""
-SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4")
+SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4", "skip_masked")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,8 @@ class CoreConfig(TomlConfig):
     nvfp4 : bool
         Whether loads can expand NVFP4 tensors. Both formats must be fp16 or bf16, and the bus must have at most half
         of a group's bits.
+    skip_masked : bool
+        Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`.
 
     Raises
     ------
@@ -114,6 +116,7 @@ class CoreConfig(TomlConfig):
     stochastic: bool = True
     compression: bool = True
     nvfp4: bool = False
+    skip_masked: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, TileConfig):
@@ -146,6 +149,8 @@ class CoreConfig(TomlConfig):
         for name in SWITCHES:
             require_bool(f"core.{name}", getattr(self, name))
         self._check_nvfp4()
+        if self.skip_masked and not self.mask:
+            raise ValueError("core.skip_masked must be false with core.mask = false, not true")
         self._check_sizes()
 
     def _check_nvfp4(self) -> None:
@@ -298,10 +303,10 @@ class CoreConfig(TomlConfig):
     def to_mapping(self) -> dict[str, Any]:
         """Return the document of this configuration.
 
-        It lacks `layout_groups` if 1 and `nvfp4` if false, so that older digests stay valid.
+        It lacks `layout_groups` if 1, and `nvfp4` and `skip_masked` if false, so that older digests stay valid.
         """
         table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
-        for name, default in (("layout_groups", 1), ("nvfp4", False)):
+        for name, default in (("layout_groups", 1), ("nvfp4", False), ("skip_masked", False)):
             if table[name] == default:
                 del table[name]
         return {**self.tile.to_mapping(), "core": table}

@@ -238,6 +238,7 @@ _MULTIPLY = _fields(
     (0, 26, 1, "mask", "results become zero where the mask is zero"),
     (0, 27, 1, "stochastic", "results are rounded stochastically to the operand format"),
     (0, 28, 1, "toward_zero", "results are rounded toward zero to the operand format, even if `stochastic`"),
+    (0, 29, 1, "skip_masked", "passes are skipped where the mask is zero"),
     (1, 0, 6, "output_wait", "like `wait`, for the output unit"),
     (1, 8, 6, "output_signal", "like `signal`, of the output unit"),
     (1, 16, 8, "partial", "the first block's place among the partial sums"),

@@ -131,6 +131,7 @@ def constant_values(config: CoreConfig) -> dict[str, int]:
             **{name: getattr(config, name) for name in ("bias", "scale", "relu", "mask", "stochastic")},
             "compression": config.compression,
             "nvfp4": config.nvfp4,
+            "skip_masked": config.skip_masked,
         },
     }
     constants = {"identity": IDENTITY, "digest": digest & 0xFFFFFFFF, "digest_high": digest >> WORD_BITS}

@@ -168,6 +168,7 @@ REGISTERS: tuple[Register, ...] = (
         ("compression", 21, 1, "compressed tensors"),
         ("sparse", 22, 1, "the tile skips zeros"),
         ("nvfp4", 23, 1, "loads of NVFP4 tensors"),
+        ("skip_masked", 24, 1, "skipped passes"),
     ),
     _register(
         0x1C,

@@ -25,6 +25,7 @@ def allowed_bits(operation: Operation, config: CoreConfig) -> int:
     missing = {name for name in SWITCHES if not getattr(config, name)}
     missing |= set() if config.compression else {"compressed"}
     missing |= set() if config.nvfp4 else {"nvfp4", "by_channel"}
+    missing |= set() if config.skip_masked else {"skip_masked"}
     return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
 
 
