@@ -24,6 +24,7 @@ from .multiply import Multiply
 from .output import COUNTS, Output
 from .registers import ADDRESS_BITS, Registers
 from .sequencer import Sequencer
+from .skipping_multiply import SkippingMultiply
 from .unit_counters import TILE_COUNTERS, UnitCounters
 
 __all__ = ["Core"]
@@ -83,11 +84,12 @@ class Core(Block):
         self.units: dict[str, Any] = {
             "load": Load(config=config),
             **{f"layout_{side}": layouts(config, side) for side in "ab"},
-            "multiply": Multiply(config),
+            "multiply": SkippingMultiply(config) if config.skip_masked else Multiply(config),
             "output": Output(config),
             "store": Store(config=config),
         }
-        size = {"groups": config.groups, "regions": config.regions, "readers": len(READERS), "writers": len(WRITERS)}
+        readers = len(READERS) + config.skip_masked
+        size = {"groups": config.groups, "regions": config.regions, "readers": readers, "writers": len(WRITERS)}
         size |= {"lanes": tile.lanes, "width": config.value_bits}
         self.buffer = PairBuffer(**size, pair_readers=len(LAYOUTS)) if pairs else Buffer(**size)
         streams = PairStreamBuffer if pairs else StreamBuffer
@@ -173,6 +175,8 @@ class Core(Block):
         ports = {"store": "buffer", "load": "buffer"}
         for place, unit in enumerate(READERS):
             wiring.connect(m, getattr(self.units[unit], ports.get(unit, "read")), self.buffer.read_ports[place])
+        if self.config.skip_masked:
+            wiring.connect(m, self.units["multiply"].mask_read, self.buffer.read_ports[len(READERS)])
         for place, unit in enumerate(WRITERS):
             wiring.connect(m, getattr(self.units[unit], ports.get(unit, "write")), self.buffer.writes[place])
         for side, streams in self.streams.items():
@@ -199,6 +203,8 @@ class Core(Block):
                 ]
         m.d.comb += multiply.taken.eq(tile.a[0].taken)
         wiring.connect(m, tile.out, output.sums)
+        if self.config.skip_masked:
+            wiring.connect(m, multiply.marks, output.marks)
         store = self.units["store"]
         m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
 
