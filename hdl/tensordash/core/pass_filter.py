@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In, Out
@@ -113,7 +113,10 @@ class PassFilter(Block):
         m.submodules.pass_queue = placed(self.pass_queue, platform)
         m.submodules.mark_queue = placed(self.mark_queue, platform)
         running, requests, goes = Signal(name="running"), Signal(name="requests"), Signal(name="goes")
-        group = Signal(self.config.parts("a") * self.config.parts("b"), init=1)  # the next group of the pass, one-hot
+        groups = self.config.parts("a") * self.config.parts("b")
+        group = (
+            Signal(groups, init=1, name="group") if groups > 1 else Const(1, 1)
+        )  # the next group of the pass, one-hot
         pass_done = Signal(name="pass_done")  # the pass's last group is requested, or it needs no mask
         final = Signal(name="last_pass")
         place = self._place(m, self.start, pass_done, final)
@@ -133,8 +136,9 @@ class PassFilter(Block):
             m.d.sync += running.eq(1)
         with m.Elif(pass_done & final):
             m.d.sync += running.eq(0)
-        with m.If(goes & self.skip_masked):
-            m.d.sync += group.eq(group.rotate_left(1))
+        if isinstance(group, Signal):
+            with m.If(goes & self.skip_masked):
+                m.d.sync += group.eq(group.rotate_left(1))
         self._walk(m, goes)
         self._decide(m, self.read.valid & self.read.ready, pass_done, (final, *place))
         return m
