@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
 TOKENS = ("wait", "signal", "output_wait", "output_signal")
@@ -16,7 +15,7 @@ MEMORY = OPERATIONS["load"].fields[0]
 RECORD_BYTES = 32
 """Bytes that a `record` descriptor writes."""
 
-__all__ = ["RECORD_BYTES", "Loop", "Program", "ProgramError", "dense_steps", "program_with_record", "walk"]
+__all__ = ["RECORD_BYTES", "Loop", "Program", "ProgramError", "program_with_record", "walk"]
 
 
 class ProgramError(ValueError):
@@ -214,12 +213,3 @@ def _units(names: Iterable[str]) -> int:
             raise ProgramError(f"a token's unit must be one of {', '.join(UNITS)}, not {name!r}")
         bits |= 1 << UNITS.index(name)
     return bits
-
-
-def dense_steps(config: CoreConfig, descriptors: Iterable[int]) -> int:
-    """Count the dense steps that a core's tile consumes for a program, including padding of a stream's last word."""
-    depth, total = config.tile.window_depth, 0
-    for operation, values in map(decode, descriptors):
-        if operation is OPERATIONS["multiply"]:
-            total += values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth
-    return total

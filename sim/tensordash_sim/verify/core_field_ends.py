@@ -6,7 +6,7 @@ import numpy as np
 
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
-from ..golden.core.effects import read_memory, written_groups, written_memory
+from ..golden.core.effects import overwrites_masks, read_memory, written_groups, written_memory
 from ..golden.core.legal import Sequencer
 from ..golden.core.tensors import deflate
 from .core_program_bench import ProgramBench
@@ -72,7 +72,8 @@ def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
         biases = {(values["bias_address"] + k) % config.groups for k in range(-1, 64)} if values["bias"] else set()
         if written & (masks | biases):
             return False
-        return values["a_streams"] * values["b_streams"] * values["steps"] < 1 << 16
+        is_short = values["a_streams"] * values["b_streams"] * values["steps"] < 1 << 16
+        return is_short and not overwrites_masks(bits, config)
     ring = (bench.ring, BYTES << bench.log2_places)
     return not any(
         begin < ring[0] + ring[1] and ring[0] < begin + size
@@ -122,10 +123,12 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
     elif name == "multiply":
         for each, fields in usual.items():
             program.append(encode(OPERATIONS[each], {**fields, "signal": bit["multiply"]}))
-        for k, case in enumerate(cases):
-            last = k == len(cases) - 1
-            wait = 0 if k else bit["layout_a"] | bit["layout_b"]
-            program.append(case.descriptor(wait=wait, output_signal=bit["store"] if last else 0))
+        # Masks for skipping passes may be results of the previous case.
+        reads = [bool(case.fields.get("skip_masked")) for case in cases[1:]]
+        waits_of = [bit["layout_a"] | bit["layout_b"], *(bit["output"] * is_read for is_read in reads)]
+        signals = [*(bit["multiply"] * is_read for is_read in reads), bit["store"]]
+        for case, wait, signal in zip(cases, waits_of, signals, strict=True):
+            program.append(case.descriptor(wait=wait, output_signal=signal))
         waits = bit["output"]
     else:
         unit = OPERATIONS[name].unit

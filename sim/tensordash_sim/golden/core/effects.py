@@ -7,7 +7,7 @@ from tensordash.configuration.descriptors import decode
 
 from .loop_walk import LoopWalk
 
-__all__ = ["read_memory", "written_groups", "written_memory"]
+__all__ = ["overwrites_masks", "read_memory", "written_groups", "written_memory"]
 
 
 def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
@@ -112,3 +112,30 @@ def _results(values: Mapping[str, int], config: CoreConfig) -> Iterator[int]:
             first = walk.address + (walk.x + i * values["stride"]) // lanes * width
             yield from ((first + k) % (1 << 16) for k in range(width))
         walk.step()
+
+
+def overwrites_masks(bits: int, config: CoreConfig) -> bool:
+    """Return whether a multiply that skips passes writes results over masks of its later passes.
+
+    What it skips is then undefined.
+
+    Parameters
+    ----------
+    bits, config
+        As for `written_memory`.
+    """
+    _, values = decode(bits)
+    if not values.get("skip_masked") or not values["emit"]:
+        return False
+    lanes, width = config.tile.lanes, config.fp32_groups if values["fp32"] else 1
+    walk, written = LoopWalk(values, loops=4), set[int]()
+    for _ in range(values["a_streams"] * values["b_streams"]):
+        results = set()
+        for _ in range(config.parts("a") * config.parts("b")):
+            if 0 <= walk.x < values["x_size"]:
+                results.add(walk.address + walk.x // lanes * width)
+            walk.step()
+        if written & {(first + values["mask_address"] - values["address"]) % config.groups for first in results}:
+            return True
+        written |= {(first + k) % (1 << 16) for first in results for k in range(width)}
+    return False

@@ -74,6 +74,8 @@ class GoldenCore(Mover):
         Partial sums, indexed by place and PE, row by row.
     counts : ResultCounts
         `zeros`, `non_finite` and `overflow` since the last record.
+    steps : int
+        Dense steps that the tile has consumed, with the zeros after each stream's last step.
     bounds : (int, int)
         The lowest and the highest address that the core may access; the full range after a reset.
 
@@ -87,6 +89,7 @@ class GoldenCore(Mover):
             side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), self.buffer.dtype)
             for side in "ab"
         }
+        self.steps = 0
         size = tile.rows * tile.columns
         self.partial = [[make_sum(tile) for _ in range(size)] for _ in range(config.partial_sums)]
 
@@ -194,13 +197,15 @@ class GoldenCore(Mover):
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
-        walk = LoopWalk(values, loops=4)
+        walk, masks = LoopWalk(values, loops=4), LoopWalk(values, loops=4)
         failed, place, beat = False, values["partial"], 0
         for p in range(values["b_streams"]):
             rows = self.streams["b"][depth * values["b_base"] + p * size :][:size]
             for q in range(values["a_streams"]):
                 columns = self.streams["a"][depth * values["a_base"] + q * size :][:size]
-                block = self._block(rows, columns)
+                steps = 0 if values["skip_masked"] and self._is_masked(values, masks) else size
+                self.steps += steps
+                block = self._block(rows[:steps], columns[:steps])
                 if values["add"]:
                     self._add(block, self.partial[place])
                 if not values["emit"]:
@@ -211,6 +216,18 @@ class GoldenCore(Mover):
                 place += 1
         if failed:
             raise CoreFailure("address")
+
+    def _is_masked(self, values: Mapping[str, int], walk: LoopWalk) -> bool:
+        """Return whether the masks of all results of the next block are zeros; advance the walk by its groups."""
+        config, masked = self.config, True
+        lanes, width = config.tile.lanes, config.fp32_groups if values["fp32"] else 1
+        for _ in range(config.parts("a") * config.parts("b")):
+            if 0 <= walk.x < values["x_size"]:
+                group = walk.address + walk.x // lanes * width + values["mask_address"] - values["address"]
+                mask = self.buffer[group % len(self.buffer)].ravel().tolist()
+                masked &= all(is_zero(bits, config.tile.a_format) for bits in mask)
+            walk.step()
+        return masked
 
     def _block(self, rows: NDArray, columns: NDArray) -> list[CoreSum]:
         """Return the sums of a pass, row by row. A tile that skips zeros skips pairs whose b is zero."""

@@ -11,7 +11,7 @@ __all__ = ["MAX_TOKENS", "Sequencer"]
 MAX_TOKENS = 15
 """Maximum of tokens from one unit to another that are signalled and not waited for yet, in the program's order."""
 
-SWITCHED = ("bias", "relu", "mask", "stochastic")
+SWITCHED = ("bias", "relu", "mask", "stochastic", "skip_masked")
 
 
 class Sequencer:
@@ -67,6 +67,10 @@ class Sequencer:
             alone = values["count_1"] == values["count_2"] == values["count_3"] == 1
             fits = not table >> self.config.address_bits
             return alone and fits and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0
+        if values.get("skip_masked"):
+            walk = (values["x"], *(values[f"x_{k}"] for k in range(4)))
+            if values["stride"] != 1 or any(x % self.config.tile.lanes for x in walk):
+                return False
         return all(field.greatest is None or values[field.name] <= field.greatest for field in operation.fields)
 
     def _pass(self, operation: Operation, values: Mapping[str, int]) -> bool:

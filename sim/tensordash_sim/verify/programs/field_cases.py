@@ -16,6 +16,8 @@ __all__ = ["FieldCase", "field_cases", "near_values"]
 
 TOKENS = ("operation", "wait", "signal", "output_wait", "output_signal")
 """Fields that no case changes, because programs depend on them."""
+WALK = ("address", "mask_address", "x", "count_")
+"""Beginnings of the names of fields that affect which masks a multiply reads."""
 SAMPLED_POWERS = 3
 """Number of random powers of two near which each field of a loop has cases, besides its limits."""
 STEPS = 3
@@ -99,10 +101,19 @@ def field_cases(
                 if field.greatest is not None and value > field.greatest:
                     continue
                 fields = {**base, field.name: value}
-                yield FieldCase(operation=name, field=field.name, value=value, fields=fields)
                 moved = _moved(config, field.name, value, fields, groups)
-                if moved is not None:
-                    yield FieldCase(operation=name, field=field.name, value=value, fields=moved)
+                for made in [fields] if moved is None else [fields, moved]:
+                    yield FieldCase(operation=name, field=field.name, value=value, fields=made)
+                    if name == "multiply" and _can_skip(config, field.name, made):
+                        skipping = {**made, "skip_masked": 1}
+                        yield FieldCase(operation=name, field=field.name, value=value, fields=skipping)
+
+
+def _can_skip(config: CoreConfig, name: str, fields: Mapping[str, int]) -> bool:
+    """Return whether a field affects which masks a multiply reads, and the multiply may skip passes."""
+    walk = (name for name in fields if name == "x" or name.startswith("x_"))
+    has_whole_groups = all(fields[name] % config.tile.lanes == 0 for name in walk if name != "x_size")
+    return config.skip_masked and name.startswith(WALK) and has_whole_groups
 
 
 def _is_built(config: CoreConfig, name: str) -> bool:

@@ -103,6 +103,17 @@ def _field_stride(corruptor: ProgramCorruptor) -> bool:
     return True
 
 
+def _field_skip(corruptor: ProgramCorruptor) -> bool:
+    """Let a multiply that skips passes have positions that are not in whole groups."""
+    if not corruptor.config.skip_masked:
+        return False
+    lanes, index, random = corruptor.config.tile.lanes, corruptor.pick("multiply"), corruptor.random
+    name = random.choice(("stride", "x", *(f"x_{k}" for k in range(4))))
+    value = corruptor.value(index, name) // lanes * lanes + random.randrange(1, lanes)
+    corruptor.change(index, **{"skip_masked": 1, name: random.randint(2, 4) if name == "stride" else value})
+    return True
+
+
 def _range_layout(corruptor: ProgramCorruptor) -> bool:
     index, random, config = corruptor.pick("layout_a", "layout_b"), corruptor.random, corruptor.config
     operation, values = decode(corruptor.descriptors[index])
@@ -225,6 +236,7 @@ CLAUSES: Mapping[str, Clause] = MappingProxyType(
         "switched off": Clause(error="reserved", corrupt=_reserved_switch),
         "field below its least": Clause(error="field", corrupt=_field_least),
         "stride": Clause(error="field", corrupt=_field_stride),
+        "positions of skipped passes": Clause(error="field", corrupt=_field_skip),
         "layout beyond the stream buffer": Clause(error="range", corrupt=_range_layout),
         "multiply beyond the stream buffer": Clause(error="range", corrupt=_range_streams),
         "beyond the partial sums": Clause(error="range", corrupt=_range_partial),

@@ -11,7 +11,7 @@ from tensordash.configuration.numerics import Binned
 
 from ...golden.core.tensors import value_type
 
-__all__ = ["random_biases", "random_values"]
+__all__ = ["random_biases", "random_masks", "random_values"]
 
 MAX_BIAS_EXPONENT = 70
 """Largest exponent of the random scaling of binned sums' biases, far above and far below the sums."""
@@ -51,3 +51,15 @@ def random_biases(rng: np.random.Generator, config: CoreConfig, count: int) -> N
     if isinstance(config.tile.numerics.accumulator, Binned):
         bias *= np.exp2(rng.integers(-MAX_BIAS_EXPONENT, MAX_BIAS_EXPONENT, count))
     return bias.astype("<f4")
+
+
+def random_masks(random: Random, config: CoreConfig, shape: tuple[int, int], zeros: float) -> NDArray:
+    """Draw the groups of masks as `random_values` does, but with zeros, of either sign, in most of the groups."""
+    masks = random_values(random, config, shape, zeros)
+    rng = np.random.default_rng(random.getrandbits(64))
+    empty = rng.random(len(masks)) < random.choice((0.3, 0.6, 0.9))
+    masks[empty] = 0
+    if not isinstance(config.tile.a_format, IntegerFormat):
+        is_signed = rng.random(shape) < rng.integers(0, 2, (len(masks), 1)) / 2
+        masks[(masks == 0) & is_signed] = 1 << (config.tile.a_format.width - 1)
+    return masks

@@ -13,7 +13,16 @@ from tensordash.configuration.core_config import CoreConfig
 from ...compiler.program import Loop, Program
 from ...golden.core.golden_core import Memory
 from ...golden.core.tensors import deflate, pack_nvfp4, to_groups
-from .random_operands import random_biases, random_values
+from .random_fields import (
+    MAX_GAP_GROUPS,
+    block_loops,
+    draw_flags,
+    draw_moves,
+    draw_places,
+    result_fields,
+    split_loop,
+)
+from .random_operands import random_biases, random_masks, random_values
 
 __all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program"]
 
@@ -24,9 +33,6 @@ NAN_SCALE = 0x7F
 PAGE = 4096
 PROGRAM = 0x1000
 """Byte address of the ring of descriptors."""
-
-MAX_GAP_GROUPS = 32
-"""Maximum groups of a move with gaps between its runs, and of a move next to the product, so that they fit memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +135,7 @@ class _Maker:
         self.chunks = -(-self.channel_groups // self.chunk)
         if self.chunks > 1 and self.a_streams * self.b_streams > config.partial_sums:
             return False
-        self.flags = flags = _flags(random, config)
+        self.flags = flags = draw_flags(random, config)
         region = config.groups // max(config.regions, 4)
         # The result has groups of channels by groups of positions. Rows are positions unless `transposed`.
         # The core writes and counts the channels of all ports, with bias and mask, also of ports without operands.
@@ -144,7 +150,13 @@ class _Maker:
         sizes = {"b": b_size, "a": a_size, "result": self.results}
         sizes |= {"mask": self.results, "bias": -(-made * lanes * 4 // config.group_bytes)}
         sizes["aside"] = random.randint(1, min(MAX_GAP_GROUPS, region // 2)) if random.random() < 0.5 else 0
-        self.sizes, self.places = sizes, _places(random, config.groups - 1, region, sizes)
+        self.sizes, self.places = sizes, draw_places(random, config.groups - 1, region, sizes)
+        self.below = self.beyond = 0
+        if flags["skip_masked"]:
+            if not flags["fp32"] and random.random() < 0.4:
+                self.places["mask"] = self.places["result"]
+            self.below = random.choice([0, 0, random.randrange(positions)])
+            self.beyond = random.choice([0, 0, random.randrange(lanes * positions)])
         return True
 
     def make(self) -> RandomProgram:
@@ -174,26 +186,27 @@ class _Maker:
         return RandomProgram(program=self.program, memory=self.memory, title=title, end=self.writer.place(0))
 
     def _load_all(self) -> None:
-        """Load operands, biases, masks, and the groups between the positions of a strided result."""
+        """Load operands, biases, masks, and the groups of the result that the program does not write."""
         random, config, lanes, sizes = self.random, self.config, self.config.tile.lanes, self.sizes
+        flags, places = self.flags, self.places
         large = random.random() < 0.2
         sides = [("b", self.b_positions, self.zeros), ("a", self.a_positions, random.choice([0.0, 0.5]))]
         for side, position_count, share in random.sample(sides, 2):
             values = random_values(random, config, (self.channels, position_count), share, large=large)
             self._load(to_groups(values, config), side, f"layout_{side}")
-        if self.flags["bias"]:
+        if flags["bias"]:
             biases = random_biases(np.random.default_rng(random.getrandbits(64)), config, self.made * lanes)
             data = biases.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
             memory = self.writer.put(data)
-            self.program.add("load", memory=memory, address=self.places["bias"], count_0=sizes["bias"])
-        if self.flags["mask"]:
-            width = config.fp32_groups if self.flags["fp32"] else 1
-            values = random_values(random, config, (self.made * width * lanes, self.positions * lanes), 0.5)
-            self._load(to_groups(values, config), "mask", "")
-        if self.flags["stride"] > 1:
+            self.program.add("load", memory=memory, address=places["bias"], count_0=sizes["bias"])
+        if flags["mask"] or flags["skip_masked"]:
+            draw = random_masks if flags["skip_masked"] else random_values
+            self._load(draw(random, config, (self.results, lanes * lanes), 0.5), "mask", "")
+        has_gaps = flags["stride"] > 1 or self.below or self.beyond
+        if has_gaps and places["mask"] != places["result"]:
             self._load(random_values(random, config, (self.results, lanes * lanes), 0.5), "result", "")
-        memory = self.memory.base + DATA
-        self.program.add("load", memory=memory, address=config.groups - 1, count_0=1, signal=["output"])
+        memory, waiting = self.memory.base + DATA, ["output", "multiply"] if flags["skip_masked"] else ["output"]
+        self.program.add("load", memory=memory, address=config.groups - 1, count_0=1, signal=waiting)
 
     def _load(self, groups: NDArray, place: str, unit: str) -> None:
         """Load a tensor, plain, compressed or as NVFP4, and signal `unit` if it is not empty.
@@ -209,7 +222,7 @@ class _Maker:
             fields |= {"compressed": 1, "memory": writer.put(data, 16)}
             fields |= {"table": writer.put(table.astype("<u4").tobytes(), 4), "segment": segment, "count_0": len(flat)}
         else:
-            moves, offsets = _draw_moves(random, len(flat))
+            moves, offsets = draw_moves(random, len(flat))
             run, align = moves["count_0"], 0
             if config.nvfp4 and random.random() < 0.5:
                 groups = _random_nvfp4(random, config, flat)
@@ -241,8 +254,8 @@ class _Maker:
                 x_size=count,
                 stride=stride,
                 loops=[
-                    *_parted(random, Loop(count=steps, address=groups)),
-                    *_parted(random, Loop(count=streams * config.parts(side), x=config.tile.lanes * stride)),
+                    *split_loop(random, Loop(count=steps, address=groups)),
+                    *split_loop(random, Loop(count=streams * config.parts(side), x=config.tile.lanes * stride)),
                 ],
             )
 
@@ -260,10 +273,17 @@ class _Maker:
     def _multiply(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
         """Multiply a chunk; the last one emits the result."""
         config, flags, final = self.config, self.flags, index == self.chunks - 1
-        result = _result(flags, self.places, self.a_positions, self.b_positions) if final else {}
+        skips = bool(flags["skip_masked"]) and self.random.random() < 0.85
+        result = {}
+        if final or skips:
+            result = result_fields(flags, self.places, self.a_positions, self.b_positions)
+            result |= {"skip_masked": int(skips)}
+        if skips:
+            x_size = max(1, result["x_size"] - config.tile.lanes * self.below - self.beyond)
+            result |= {"x": -config.tile.lanes * self.below, "x_size": x_size}
         self.program.add(
             "multiply",
-            wait=["layout_a", "layout_b"],
+            wait=["layout_a", "layout_b", *(["load"] if flags["skip_masked"] and not index else [])],
             signal=["layout_a", "layout_b"] if index + turns < self.chunks else [],
             output_wait=["load"] if not index else [],
             output_signal=["store"] if final else [],
@@ -275,7 +295,7 @@ class _Maker:
             add=int(index > 0),
             emit=int(final),
             **result,
-            loops=_blocks(config, flags, self.a_streams, self.b_streams, self.positions) if final else None,
+            loops=block_loops(config, flags, self.a_streams, self.b_streams, self.positions) if result else None,
         )
 
     def _store(self) -> None:
@@ -289,7 +309,7 @@ class _Maker:
             where |= {"compressed": 1, "table": table, "segment": segment, "count_0": self.results}
             self.program.add("store", memory=target, **where)
         else:
-            moves, offsets = _draw_moves(random, self.results)
+            moves, offsets = draw_moves(random, self.results)
             place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
             self.program.add("store", memory=place, **where, **moves)
 
@@ -303,91 +323,3 @@ def _random_nvfp4(random: Random, config: CoreConfig, groups: NDArray) -> NDArra
     scales[special] = source.choice([0, NAN_SCALE], special.sum())
     data = pack_nvfp4(elements, scales)
     return np.frombuffer(data, np.uint8).reshape(len(groups), -1)
-
-
-def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Draw the first group of each tensor in the buffer; tensors do not overlap.
-
-    In half of the draws, most tensors have their own region, so that units never conflict. The others pack tensors.
-    """
-    free = room - sum(sizes.values())
-    if free < 0 or random.random() < 0.5:
-        half = region // 2
-        places = {"b": 0, "a": region, "aside": region + half, "result": 2 * region}
-        return places | {"bias": 3 * region, "mask": 3 * region + half}
-    places, begin = {}, random.randint(0, free)
-    for name in random.sample(sorted(sizes), len(sizes)):
-        places[name] = begin
-        begin += sizes[name]
-    return places
-
-
-def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
-    """Draw the flags of the output unit."""
-    flags = {
-        name: int(random.random() < 0.4 and getattr(config, name, True))
-        for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic")
-    }
-    flags["stride"] = random.choice([1, 1, 1, 2, 3, 4])
-    flags["toward_zero"] = int(random.random() < 0.2)
-    flags["scale"] = random.randint(-3, 3) if config.scale and random.random() < 0.4 else 0
-    if config.scale and config.tile.numerics.result == "int32":  # Unscaled sums exceed the format.
-        flags["scale"] = random.choice((0, random.randint(-3, 3), random.randint(-16, 0), random.randint(-34, -12)))
-    flags["seed"] = random.getrandbits(32) if flags["stochastic"] else 0
-    return flags
-
-
-def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
-    """Draw the fields of a move with up to four loops, and the offset of each run in memory, in groups."""
-    counts = _factors(random, groups, 4)
-    offsets, span = [0], counts[0]
-    fields: dict[str, Any] = {"count_0": span}
-    for k, count in enumerate(counts[1:], 1):
-        stride = span + (random.choice([0, 0, 1]) if groups <= MAX_GAP_GROUPS else 0)
-        fields |= {f"count_{k}": count, f"stride_{k}": stride}
-        offsets = [turn * stride + offset for turn in range(count) for offset in offsets]
-        span += (count - 1) * stride
-    return fields, offsets
-
-
-def _parted(random: Random, loop: Loop) -> list[Loop]:
-    """Split a loop into three nested loops with the same effect."""
-    loops, inside = [], 1
-    for count in _factors(random, loop.count, 3):
-        loops.append(Loop(count=count, address=inside * loop.address, x=inside * loop.x))
-        inside *= count
-    return loops
-
-
-def _factors(random: Random, number: int, most: int) -> list[int]:
-    """Draw `most` factors of `number`: the number and ones, random divisors, or the smallest divisors."""
-    how, factors = random.choice(("alone", "any", "small")), []
-    for _ in range(most - 1):
-        divisors = [n for n in range(1, number + 1) if number % n == 0]
-        factors.append({"alone": number, "any": random.choice(divisors), "small": divisors[:2][-1]}[how])
-        number //= factors[-1]
-    return [*factors, number]
-
-
-def _result(flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int) -> dict[str, int]:
-    """Return the fields for the place and the format of results."""
-    fields = {name: value for name, value in flags.items() if value}
-    counted = (a_positions if flags["transposed"] else b_positions) * flags["stride"]
-    fields |= {"address": places["result"], "x_size": counted}
-    return fields | {"bias_address": places["bias"], "mask_address": places["mask"]}
-
-
-def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int) -> list[Loop]:
-    """Return the loops over a multiply's groups: columns within rows of a block, streams of A within streams of B."""
-    lanes = config.tile.lanes
-    width = config.fp32_groups if flags["fp32"] else 1
-    along = {"x": lanes * flags["stride"]}
-    across = {"address": positions * width, "y": 1}
-    a_step, b_step = (along, across) if flags["transposed"] else (across, along)
-    parts_a, parts_b = config.parts("a"), config.parts("b")
-    return [
-        Loop(count=parts_a, **a_step),
-        Loop(count=parts_b, **b_step),
-        Loop(count=a_streams, **{name: parts_a * value for name, value in a_step.items()}),
-        Loop(count=b_streams, **{name: parts_b * value for name, value in b_step.items()}),
-    ]

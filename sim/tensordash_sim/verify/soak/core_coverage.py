@@ -57,7 +57,7 @@ FAILING = (
     "table of a store",
     "record",
 )
-MULTIPLY = ("add", "emit", "transposed", "fp32", "bias", "relu", "mask", "stochastic", "toward_zero")
+MULTIPLY = ("add", "emit", "transposed", "fp32", "bias", "relu", "mask", "stochastic", "toward_zero", "skip_masked")
 LOOPS = {"load": 4, "store": 4, "layout_a": 6, "layout_b": 6, "multiply": 4}
 
 

@@ -41,6 +41,7 @@ CORE = {
     "window": (4, 8, 16, 32),
     **dict.fromkeys(("bias", "scale", "relu", "mask", "stochastic", "compression"), (True, True, True, False, True)),
     "nvfp4": (False, True),
+    "skip_masked": (False, True),
 }
 """Values of each key; more frequent values are repeated."""
 TRIES = 300
@@ -137,6 +138,7 @@ def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
         tile["accumulator"] = BINNED
     if tile["format"] == "int8":
         tile["accumulator"] = "exact"
+    core["skip_masked"] &= core["mask"]
     return {"tile": tile, "core": core}
 
 

@@ -10,7 +10,7 @@ from tensordash.configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS
 
 from ...compiler.order import find_races
 from ...compiler.unit_cycles import block_cycles_of
-from ...golden.core.effects import read_memory, written_memory
+from ...golden.core.effects import overwrites_masks, read_memory, written_memory
 from ...golden.core.legal import Sequencer
 from ..programs.corruptor import with_fields
 from ..programs.illegal_programs import CLAUSES, IllegalProgram, illegal_program
@@ -115,6 +115,8 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
         if blocks * block_cycles_of(config, values) > MAX_OUTPUT_CYCLES:
             return False
         if steps > MAX_STEPS or (fits and steps * tile.multipliers > MAX_POSITIONS):
+            return False
+        if overwrites_masks(descriptors[place], config):
             return False
     written = written_memory(descriptors[place], config)
     read = [run for bits in seen for run in read_memory(bits, config)]

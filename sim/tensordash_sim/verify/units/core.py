@@ -63,7 +63,7 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     for name in (
         "cycles",
         "multiplying",
-        "scheduled",
+        *(["scheduled"] if host.steps else []),
         "load_busy",
         "layout_a_busy",
         "layout_b_busy",

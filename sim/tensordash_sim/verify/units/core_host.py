@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS, IDENTITY
-from tensordash_sim.compiler.program import dense_steps
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.core_master import CoreMaster
@@ -167,7 +166,7 @@ class Host(CoreMaster):
             for name, count in counts.items():
                 setattr(golden.counts, name, count)
             expected = golden.run(made.program.descriptors)
-            self.steps += dense_steps(self.config, made.program.descriptors)
+            self.steps += golden.steps
             cycles = await self.run(made.memory, made.program.descriptors)
             count = len(made.program.descriptors)
             cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)

@@ -59,7 +59,7 @@ def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, in
         if field.name in ("output_wait", "output_signal") or random.random() < 0.4:
             continue
         fields[field.name] = random.choice([field.minimum, field.maximum, random.randint(field.minimum, field.maximum)])
-    for switch in ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4"):
+    for switch in ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4", "skip_masked"):
         if not getattr(config, switch):
             fields.pop("compressed" if switch == "compression" else switch, None)
     if not config.nvfp4:
@@ -68,6 +68,9 @@ def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, in
         fields.pop("nvfp4", None)
     if "stride" in fields:
         fields["stride"] = random.randint(1, 4)
+    if fields.get("skip_masked"):
+        walk = [name for name in ("x", "x_0", "x_1", "x_2", "x_3") if name in fields]
+        fields |= {name: fields[name] - fields[name] % config.tile.lanes for name in walk} | {"stride": 1}
     if "memory" in fields:
         group_bytes = config.group_bytes >> fields.get("nvfp4", 0)
         fields["memory"] &= -32 if name == "record" else -max(group_bytes, 16)
