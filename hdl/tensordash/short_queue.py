@@ -10,7 +10,7 @@ __all__ = ["ShortQueue"]
 
 
 class ShortQueue(Block):
-    """Queues words. Users need no mark of an empty queue if no word is 0.
+    """Queues words.
 
     Timing: a word that is added to an empty queue is the first one from the next cycle on.
 
@@ -29,6 +29,8 @@ class ShortQueue(Block):
         The first word leaves. Not while the queue is empty.
     first : Out(bits)
         The first word; 0 if the queue is empty.
+    present : Out(1)
+        The queue is not empty.
     full : Out(1)
         All places are taken.
 
@@ -46,6 +48,7 @@ class ShortQueue(Block):
                 "adds": In(1),
                 "leaves": In(1),
                 "first": Out(bits),
+                "present": Out(1),
                 "full": Out(1),
             },
             variant=f"{places}_places",
@@ -61,6 +64,7 @@ class ShortQueue(Block):
         m.d.comb += [
             remains.eq(Mux(self.leaves, taken >> 1, taken)),
             fills.eq(Cat(Const(1, 1), remains[:-1]) & ~remains & self.adds.replicate(places)),
+            self.present.eq(taken[0]),
             self.full.eq(taken[-1]),
         ]
         m.d.sync += taken.eq(remains | fills)

@@ -144,7 +144,7 @@ def test_ports_of_a_non_power_of_two_tile():
                 "wrong": 1,
             },
         ),
-        (ShortQueue(bits=3, places=2), {"added": 3, "adds": 1, "leaves": 1, "first": 3, "full": 1}),
+        (ShortQueue(bits=3, places=2), {"added": 3, "adds": 1, "leaves": 1, "first": 3, "present": 1, "full": 1}),
         (OperandMux(width=16, connectivity=PAPER), {"window": 256, "select": 32, "operands": 64}),
         (
             Transposer(width=16, lanes=4),

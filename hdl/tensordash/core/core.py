@@ -88,8 +88,7 @@ class Core(Block):
             "output": Output(config),
             "store": Store(config=config),
         }
-        readers = len(READERS) + config.skip_masked
-        size = {"groups": config.groups, "regions": config.regions, "readers": readers, "writers": len(WRITERS)}
+        size = {"groups": config.groups, "regions": config.regions, "readers": len(READERS), "writers": len(WRITERS)}
         size |= {"lanes": tile.lanes, "width": config.value_bits}
         self.buffer = PairBuffer(**size, pair_readers=len(LAYOUTS)) if pairs else Buffer(**size)
         streams = PairStreamBuffer if pairs else StreamBuffer
@@ -175,8 +174,6 @@ class Core(Block):
         ports = {"store": "buffer", "load": "buffer"}
         for place, unit in enumerate(READERS):
             wiring.connect(m, getattr(self.units[unit], ports.get(unit, "read")), self.buffer.read_ports[place])
-        if self.config.skip_masked:
-            wiring.connect(m, self.units["multiply"].mask_read, self.buffer.read_ports[len(READERS)])
         for place, unit in enumerate(WRITERS):
             wiring.connect(m, getattr(self.units[unit], ports.get(unit, "write")), self.buffer.writes[place])
         for side, streams in self.streams.items():
@@ -205,6 +202,7 @@ class Core(Block):
         wiring.connect(m, tile.out, output.sums)
         if self.config.skip_masked:
             wiring.connect(m, multiply.marks, output.marks)
+            wiring.connect(m, multiply.mask_read, output.skip_read)
         store = self.units["store"]
         m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
 

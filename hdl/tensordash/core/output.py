@@ -31,8 +31,8 @@ class Output(Block):
     """Takes the blocks of a multiply, adds partial sums, and stores the sums or writes results.
 
     Timing: a row of a block takes one cycle if nothing is added to it, and `result_cycles` otherwise (twice as many
-    with a partial sum and a bias). Rows of skipped passes do not wait for the tile. Writing groups takes further cycles (see `GroupWriter`). The first row is taken at
-    the earliest two cycles after the descriptor's last beat.
+    with a partial sum and a bias). Rows of skipped passes do not wait for the tile. Writing groups takes further cycles
+    (see `GroupWriter`). The first row is taken at the earliest two cycles after the descriptor's last beat.
 
     Parameters
     ----------
@@ -53,6 +53,8 @@ class Output(Block):
         Reset the counts to zero.
     marks : In(stream of 1 bit)
         Only in a core with `skip_masked`: for each pass of a multiply with it, whether it is skipped.
+    skip_read : In(BufferReadSignature)
+        Only in a core with `skip_masked`: reads of the multiply unit, which share the port `read`.
 
     Raises
     ------
@@ -80,7 +82,11 @@ class Output(Block):
                 "write": Out(BufferWriteSignature(**port)),
                 **{name: Out(32) for name in COUNTS},
                 "clear": In(1),
-                **({"marks": In(stream.Signature(1))} if config.skip_masked else {}),
+                **(
+                    {"marks": In(stream.Signature(1)), "skip_read": In(BufferReadSignature(**port))}
+                    if config.skip_masked
+                    else {}
+                ),
             }
         )
         self.adder = RowAdder(config)
@@ -92,7 +98,7 @@ class Output(Block):
         if config.bias:
             self.bias_fetch = BiasFetch(config)
             # Where a row is one group, biases are read at the only walk's place before the writer advances it.
-            self.bias_walk = Walk(loops=LOOPS, only_y=True) if config.parts("a") > 1 else None
+            self.bias_walk = Walk(loops=LOOPS, places=("y",)) if config.parts("a") > 1 else None
 
     def elaborate(self, platform):
         """Take rows, add partial sums and biases, write groups, and count results."""
@@ -262,17 +268,24 @@ class Output(Block):
 
     def _read(self, m: Module) -> None:
         """Arbitrate the read port: masks precede biases, except one that waits. A request stays until it is taken."""
-        readers = [self.writer.read] if self.config.mask else []
-        readers += [self.bias_fetch.read] if self.config.bias else []
+        readers = {"mask": self.writer.read} if self.config.mask else {}
+        readers |= {"bias": self.bias_fetch.read} if self.config.bias else {}
+        readers |= {"skip": self.skip_read} if self.config.skip_masked else {}
         if not readers:
             return
-        chosen: list[Any] = [Const(1)]
-        if len(readers) == 2:
-            mask, bias = readers
-            stands = Signal(name="bias_stands")
-            m.d.sync += stands.eq(bias.valid & (stands | ~mask.valid) & ~self.read.ready)
-            chosen = [mask.valid & ~stands, ~mask.valid | stands]
-        for reader, choice in zip(readers, chosen, strict=True):
+        *earlier, last = readers
+        stands = {name: Signal(name=f"{name}_stands") for name in list(readers)[1:]}  # its request waits
+        chosen: dict[str, Any] = {}
+        before: Any = Const(0, 1)  # a reader with precedence requests
+        for name in earlier:
+            others = Cat(each for other, each in stands.items() if other != name).any()
+            chosen[name] = (stands.get(name, Const(0, 1)) | (readers[name].valid & ~before)) & ~others
+            before |= readers[name].valid
+        chosen[last] = stands[last] | ~before if earlier else Const(1)
+        for name, waits in stands.items():
+            m.d.sync += waits.eq(readers[name].valid & chosen[name] & ~self.read.ready)
+        for name, reader in readers.items():
+            choice = chosen[name]
             m.d.comb += [reader.data.eq(self.read.data), reader.ready.eq(self.read.ready & choice)]
             with m.If(choice):
                 m.d.comb += [

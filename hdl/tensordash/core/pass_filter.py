@@ -19,7 +19,8 @@ from ..short_queue import ShortQueue
 __all__ = ["LOOPS", "PassFilter", "pass_layout"]
 
 LOOPS = 4
-QUEUED_PASSES = 4
+QUEUED_PASSES = 3
+"""A pass takes its place for at least 3 cycles."""
 QUEUED_MARKS = 16
 """Passes that the output unit may be behind the filter."""
 
@@ -35,7 +36,7 @@ class PassFilter(Block):
 
     Timing: the first pass is in the queue 3 cycles after `start`, with `skip_masked` 2 cycles and a cycle for each
     group of the block after it. Then a pass follows in every cycle, or with `skip_masked` every `parts` cycles, where
-    `parts` is the number of groups in a block, if the buffer is ready. The filter is at most 4 passes that run ahead of
+    `parts` is the number of groups in a block, if the buffer is ready. The filter is at most 3 passes that run ahead of
     the tile, and 16 passes ahead of the output unit.
 
     Parameters
@@ -102,9 +103,9 @@ class PassFilter(Block):
                 "beyond": Out(1),
             }
         )
-        self.walk = Walk(loops=LOOPS)
+        self.walk = Walk(loops=LOOPS, places=("address", "x"))
         self.pass_queue = ShortQueue(bits=pass_layout(config).size, places=QUEUED_PASSES)
-        self.mark_queue = ShortQueue(bits=2, places=QUEUED_MARKS)
+        self.mark_queue = ShortQueue(bits=1, places=QUEUED_MARKS)
 
     def elaborate(self, platform):
         """Request the mask's groups of each pass, and decide in the cycle after its last group."""
@@ -195,7 +196,6 @@ class PassFilter(Block):
             walk.step.eq(goes & self.skip_masked),
             walk.first_address.eq(self.mask_address),
             walk.first_x.eq(self.x),
-            walk.first_y.eq(0),
             walk.address_steps.eq(self.address_steps),
             walk.x_steps.eq(self.x_steps),
             walk.counts.eq(self.counts),
@@ -220,17 +220,16 @@ class PassFilter(Block):
             self._drops.eq(decides & ~kept & ~held[0]),
         ]
         m.d.sync += found.eq(kept & ~decides & self.skip_masked & ~self.start)
-        # No word of a queue is 0.
         passes, marks = self.pass_queue, self.mark_queue
         m.d.comb += [
             passes.added.eq(Cat(kept, held)),
             passes.adds.eq(decides & (kept | held[0])),
             self.passes.payload.eq(passes.first),
-            self.passes.valid.eq(passes.first[:2].any()),
+            self.passes.valid.eq(passes.present),
             passes.leaves.eq(self.passes.valid & self.passes.ready),
-            marks.added.eq(Cat(kept, ~kept)),
+            marks.added.eq(~kept),
             marks.adds.eq(decides & self.skip_masked),
-            self.marks.payload.eq(marks.first[1]),
-            self.marks.valid.eq(marks.first.any()),
+            self.marks.payload.eq(marks.first),
+            self.marks.valid.eq(marks.present),
             marks.leaves.eq(self.marks.valid & self.marks.ready),
         ]

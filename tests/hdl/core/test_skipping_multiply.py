@@ -47,7 +47,7 @@ BROKEN = {
     "the end is lost if the last pass is skipped": ("decides & (kept | held[0])", "decides & kept"),
     "a place of a skipped pass stays reserved": ("decides & ~kept & ~held[0]", "decides & ~kept & held[0]"),
     "marks enter a full queue": ("(~skip_masked | |mark_places)", "1'b1"),
-    "a skipped pass is not marked": (".added({~kept, kept})", ".added({1'b0, 1'b1})"),
+    "a skipped pass is not marked": (".added(~kept)", ".added(1'b0)"),
     "a range error is missed": ("beyond <= beyond | a_over", "beyond <= beyond"),
     "an unknown pass is run": ("starts_not = ~(ends", "starts_not = ~(1'b0 & ends"),
     "the second pass does not begin": ("if (loads | turns) begin", "if (loads) begin"),
