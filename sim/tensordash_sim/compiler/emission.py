@@ -97,7 +97,8 @@ class _Emitter:
             self._add_loads(self.space.plan_mask_loads(each.tile), each.address, product)
         if each.bias and each.bias.is_loaded:
             self._add_loads([each.bias.move], each.bias.address, product)
-        fields, loops = self._output(each) if multiply.is_last_chunk else ({}, None)
+        has_walk = multiply.is_last_chunk or self.space.skips_masked
+        fields, loops = self._walk(each) if has_walk else ({}, None)
         fields |= {"add": int(not multiply.is_first_chunk), "emit": int(multiply.is_last_chunk), "steps": each.steps}
         for side, key in SIDES.items():
             fields |= {f"{key}_base": each.sides[side].base, f"{key}_streams": each.sides[side].streams}
@@ -124,17 +125,18 @@ class _Emitter:
         fields = {**layout.fields, "base": use.base, "steps": each.steps, "streams": use.streams}
         self._add(f"layout_{SIDES[side]}", fields, layout.loops)
 
-    def _output(self, each: ScheduledMultiply) -> tuple[dict[str, int], list[Loop]]:
-        """Return fields and loops of a multiply that writes results."""
+    def _walk(self, each: ScheduledMultiply) -> tuple[dict[str, int], list[Loop]]:
+        """Return fields and loops of a multiply that writes results, or that skips passes of them."""
         space, problem, multiply = self.space, self.space.problem, each.multiply
         tile, streams = (
             (boxes[space.position_side], boxes[space.channel_side])
             for boxes in (space.full_tiles if "result" in space.resident else multiply.tiles, multiply.sets)
         )
         fields, loops = space.result_layout.plan_walk(tile, streams, space.phases[multiply.phase], each.address)
-        fields |= {"fp32": int(problem.fp32), "relu": int(problem.relu)}
         if problem.mask:
-            fields |= {"mask": 1, "mask_address": fields["address"]}
+            fields |= {"mask_address": fields["address"], "skip_masked": int(space.skips_masked)}
+        if multiply.is_last_chunk:
+            fields |= {"fp32": int(problem.fp32), "relu": int(problem.relu), "mask": int(problem.mask)}
         if each.bias is not None:
             fields |= {"bias": 1, "bias_address": each.bias.address, "y": fields["y"] + each.bias.groups_before}
         return fields, loops

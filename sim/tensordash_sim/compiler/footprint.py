@@ -19,7 +19,19 @@ WRAP = 1 << 16
 OUTSIDE_WALK = frozenset(
     (
         *("operation", "wait", "signal", "output_wait", "output_signal", "base", "transposed"),
-        *("steps", "streams", "add", "emit", "relu", "stochastic", "toward_zero", "partial", "scale", "fp32"),
+        *(
+            "steps",
+            "streams",
+            "add",
+            "emit",
+            "relu",
+            "stochastic",
+            "toward_zero",
+            "skip_masked",
+            "partial",
+            "scale",
+            "fp32",
+        ),
         *("a_streams", "b_streams", "a_base", "b_base", "seed"),
     )
 )
@@ -27,12 +39,16 @@ OUTSIDE_WALK = frozenset(
 SIZES = frozenset(
     (
         *("base", "steps", "streams", "a_streams", "b_streams", "a_base", "b_base"),
-        *("emit", "fp32", "mask", "bias"),
+        *("emit", "fp32", "mask", "bias", "skip_masked"),
     )
 )
 """Fields of a layout or a multiply, apart from its loops, that affect its footprint."""
 MOVE_SIZES = frozenset(("address", "count_0", "count_1", "count_2", "count_3", "compressed"))
 """Fields of a load or a store that affect which groups of the buffer it accesses."""
+BIAS, MASK = (
+    next(field.mask for field in OPERATIONS["multiply"].fields if field.name == name) for name in ("bias", "mask")
+)
+"""Bits of a multiply that let its output unit read biases and masks."""
 MEMORY, COMPRESSED = (
     next(field for field in OPERATIONS["load"].fields if field.name == name) for name in ("memory", "compressed")
 )
@@ -223,10 +239,13 @@ def _multiply(config: CoreConfig, values: Mapping[str, int], walk: int) -> list[
     words = -(-values["steps"] // config.tile.window_depth)
     streams = {side: _span(values[f"{side}_base"], values[f"{side}_streams"] * words) for side in "ab"}
     multiply, output = Footprint("multiply", reads=streams), Footprint("output")
+    width = config.fp32_groups if values["fp32"] else 1
+    blocks = values["a_streams"] * values["b_streams"] * config.parts("a") * config.parts("b")
+    sizes = blocks, width, config.tile.lanes, config.groups, config.group_bytes
+    if values["skip_masked"]:
+        multiply.reads["buffer"] = _result_places(walk & ~BIAS | MASK, *sizes)[1]
     if values["emit"]:
-        width = config.fp32_groups if values["fp32"] else 1
-        blocks = values["a_streams"] * values["b_streams"] * config.parts("a") * config.parts("b")
-        written, read = _result_places(walk, blocks, width, config.tile.lanes, config.groups, config.group_bytes)
+        written, read = _result_places(walk, *sizes)
         output.writes = {"buffer": written}
         if values["mask"] or values["bias"]:
             output.reads = {"buffer": read}

@@ -94,6 +94,12 @@ class IterationSpace:
         """Return the space with turned results, or unchanged if they cannot be turned."""
         return replace(self, problem=replace(self.problem, turned=True)) if self.can_turn else self
 
+    @property
+    def skips_masked(self) -> bool:
+        """Whether multiplies skip passes whose results the mask makes zero: each position is next to the one before."""
+        are_adjacent = self.problem.operation == "AxG" or all(phase.x.apart == 1 for phase in self.phases)
+        return self.core.skip_masked and self.problem.mask and are_adjacent
+
     # The buffer
 
     def with_buffer(self, buffer: BufferPlan) -> "IterationSpace":

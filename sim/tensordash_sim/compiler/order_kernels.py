@@ -15,11 +15,11 @@ from .footprint import Footprint
 __all__ = ["Tasks", "find_meetings", "hoisted_items", "tasks_of"]
 
 MEETING_UNITS = {
-    "load": ("layout_a", "layout_b", "output", "store"),
+    "load": ("layout_a", "layout_b", "multiply", "output", "store"),
     "layout_a": ("load", "multiply", "output"),
     "layout_b": ("load", "multiply", "output"),
-    "multiply": ("layout_a", "layout_b"),
-    "output": ("load", "layout_a", "layout_b", "store"),
+    "multiply": ("load", "layout_a", "layout_b", "output"),
+    "output": ("load", "layout_a", "layout_b", "multiply", "store"),
     "store": ("load", "output"),
 }
 """Units that share the buffer, a stream buffer or memory with a unit, if one of the two units writes."""
@@ -231,6 +231,8 @@ def find_meetings(tasks, waits, window):
         begun = done[task]  # Number of each unit's tasks done at the beginning of the task.
         if counts[unit]:
             _raise(begun, done[numbers[unit, counts[unit] - 1]])
+        if unit == OUTPUT:  # A multiply reads the masks of a block before its output writes the block.
+            begun[MULTIPLY] = counts[MULTIPLY]
         while wait < len(waits) and waits[wait, 0] == task:
             _raise(begun, done[waits[wait, 1]])
             wait += 1

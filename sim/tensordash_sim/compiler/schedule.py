@@ -293,7 +293,8 @@ class _Walk:
             self.tile = space.plan_result_tile(each.tiles)
             self.address, _ = self.buffer["result"].place((self.problem, self.tiles), self.tile.groups)
         tile = self.tile
-        loads_mask = space.problem.mask and not is_resident and each.is_last_chunk and self.masks == self.tiles
+        reads_mask = space.skips_masked or (space.problem.mask and each.is_last_chunk)
+        loads_mask = reads_mask and not is_resident and self.masks == self.tiles
         self.masks += loads_mask
         bias = self._place_bias(each) if space.problem.bias and each.is_last_chunk else None
         if each.is_last:
