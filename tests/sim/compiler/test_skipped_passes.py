@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,20 +98,19 @@ def without_wait(bits: int, unit: str) -> int:
     return with_fields(bits, wait=decode(bits)[1]["wait"] & ~(1 << UNITS.index(unit)))
 
 
-MULTIPLY = {"skip_masked": 1, "address": 64, "mask_address": 64, "x_size": 4}
+MULTIPLY: dict[str, Any] = {"skip_masked": 1, "address": 64, "mask_address": 64, "x_size": 4}
 
 
-def mask_program(*, wait: bool, later: tuple[str, ...], **fields: int) -> list[Race]:
+def mask_program(*, wait: bool, later: tuple[str, ...], **fields: Any) -> list[Race]:
     """Return the races of a program that loads a mask, multiplies with it, and loads other data in its place.
 
     `wait` is whether the unit `multiply` waits for the first load; `later` are the units that the second one waits for.
     """
     program = Program()
     program.add("load", address=64, count_0=1, signal=["output", *(["multiply"] if wait else [])])
-    tokens = {"wait": ["load"] if wait else [], "signal": ["load"] if "multiply" in later else []}
-    program.add(
-        "multiply", output_wait=["load"], output_signal=["load"] * ("output" in later), **tokens, **MULTIPLY, **fields
-    )
+    tokens: dict[str, Any] = {"wait": ["load"] * wait, "signal": ["load"] * ("multiply" in later)}
+    tokens |= {"output_wait": ["load"], "output_signal": ["load"] * ("output" in later)}
+    program.add("multiply", **tokens, **MULTIPLY, **fields)
     program.add("load", address=64, count_0=1, wait=later)
     return find_races(CONFIG, program.descriptors)
 
