@@ -61,10 +61,10 @@ class MaskedPasses:
         non_zeros : array of bool, (groups,)
             Which groups of the masks' tensor have a value other than zero.
         """
-        found = {}
+        found, values = {}, np.append(non_zeros, True)  # The last one stands for unknown masks.
         for index, places in self._places.items():
             is_inside = (places >= 0) & (places < len(non_zeros))
-            is_zero = is_inside & ~non_zeros[np.where(is_inside, places, 0)]
+            is_zero = ~values[np.where(is_inside, places, -1)]
             found[index] = (is_zero | (places == NO_MASK)).all(axis=2)
         return found
 
