@@ -16,6 +16,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.images import layer_values
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.emulator import limited_threads, start_threads
+from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from .backends import Backend, Verilator
@@ -365,7 +366,9 @@ class Device:
         executed = done.executed
         if count and executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":
             rows = executed.problem.rows
-            self.expectations.observe(executed, layer_values(executed.geometry, rows, tensors[rows].non_zeros))
+            found = layer_values(executed.geometry, rows, tensors[rows].non_zeros)
+            mask = None if done.mask is None else non_zeros(done.mask, self.tile.a_format)
+            self.expectations.observe(executed, found, mask if self.expectations.skips_masked else None)
         return done
 
     def draw_waves(self, path: str | Path, command: int | None = None) -> None:

@@ -186,7 +186,8 @@ class Execution:
         )
         sum_type = INT32 if self.has_integers and not is_float32 else FLOAT32
         result_type = sum_type if problem.fp32 else TENSOR_TYPES[fmt.name]
-        return DeviceResult(result=convert_like(operands[self.pair[0]].tensor, result, result_type), executed=executed)
+        converted = convert_like(operands[self.pair[0]].tensor, result, result_type)
+        return DeviceResult(result=converted, executed=executed, mask=fused.get("mask"))
 
     def _check_scale(self, scale: int, as_fp32: bool) -> None:
         """Check that results can be scaled."""

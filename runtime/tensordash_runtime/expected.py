@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.compiler.emission import emit, placeholder_addresses
 from tensordash_sim.compiler.images import non_zero_groups
+from tensordash_sim.compiler.layer import RESULTS
+from tensordash_sim.compiler.masked_passes import MaskedPasses, SkippingPaces
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program, program_with_record
-from tensordash_sim.compiler.row_streams import RowStreams
+from tensordash_sim.compiler.row_streams import Paces, RowStreams
 from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.timing import timing
 
@@ -48,9 +50,10 @@ class Expectations:
         self._programs: dict[Problem, Program] = {}
         self._expected: dict[tuple[Problem, float], int] = {}
         self._observed: dict[tuple[int, Problem], int] = {}
-        self._masks: dict[tuple[int, Problem], NDArray[np.uint8]] = {}
+        self._masks: dict[tuple[int, Problem], list[NDArray[np.uint8]]] = {}
         self._mask_bytes = 0
         self._streams: dict[Problem, RowStreams] = {}
+        self._masked: dict[Problem, MaskedPasses] = {}
         self._dense: dict[Problem, int] = {}
         self._moved: dict[Problem, int] = {}
 
@@ -68,11 +71,21 @@ class Expectations:
             self._expected[key] = timing(self._config, program.descriptors, speedup=speedup).cycles
         return self._expected[key]
 
-    def observe(self, executed: ExecutedOperation, non_zeros: NDArray[np.bool_]) -> None:
-        """Store the non-zero positions of an operation's row side, in the layer's shape, for `cycles_of`."""
-        packed = np.packbits(non_zeros)
+    @property
+    def skips_masked(self) -> bool:
+        """Whether the core skips passes whose results a mask makes zero. `cycles` and `dense_cycles` skip none."""
+        return self._config.skip_masked
+
+    def observe(
+        self, executed: ExecutedOperation, non_zeros: NDArray[np.bool_], mask: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Store the non-zero positions of an operation's row side and its mask, in the layer's shapes, for `cycles_of`.
+
+        Without `mask`, no pass is skipped.
+        """
+        packed = [np.packbits(each) for each in (non_zeros, mask) if each is not None]
         self._masks[executed.number, executed.problem] = packed
-        self._mask_bytes += packed.size
+        self._mask_bytes += sum(each.size for each in packed)
         while self._mask_bytes > MAX_MASK_BYTES:
             self._count(next(iter(self._masks)))
 
@@ -89,10 +102,14 @@ class Expectations:
         """Count the tile's cycles for the streams of the operation's program."""
         _, problem = operation
         packed = self._masks.pop(operation)
-        self._mask_bytes -= packed.size
-        layer = problem.layer
-        non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(problem.rows))).astype(np.bool_)
-        paces = self._row_streams(problem).paces(non_zero_groups(self._config, layer, problem.rows, non_zeros))
+        self._mask_bytes -= sum(each.size for each in packed)
+        layer, groups = problem.layer, []
+        for name, each in zip((problem.rows, RESULTS[problem.operation]), packed, strict=False):
+            non_zeros = np.unpackbits(each, count=prod(layer.whole_shape(name))).astype(np.bool_)
+            groups.append(non_zero_groups(self._config, layer, name, non_zeros))
+        paces: Paces = self._row_streams(problem).paces(groups[0])
+        for mask in groups[1:]:
+            paces = SkippingPaces(paces, self._masked_passes(problem).skipped(np.any(mask, axis=1)))
         program = self.program(problem)
         self._observed[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
@@ -102,6 +119,13 @@ class Expectations:
             program, address = self.program(problem), placeholder_addresses(problem)[problem.rows]
             self._streams[problem] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
         return self._streams[problem]
+
+    def _masked_passes(self, problem: Problem) -> MaskedPasses:
+        """Return the places of a problem's masks, which are cached."""
+        if problem not in self._masked:
+            program, address = self.program(problem), placeholder_addresses(problem)["mask"]
+            self._masked[problem] = MaskedPasses(self._config, program.descriptors, address)
+        return self._masked[problem]
 
     def dense_cycles(self, problem: Problem) -> int:
         """Return the cycles of the core with the dense tile, for the same tiling."""

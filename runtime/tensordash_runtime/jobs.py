@@ -149,7 +149,8 @@ class ExecutedOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceResult:
-    """Result of an operation, an array or a tensor as the operands are, and its record."""
+    """Result of an operation, an array or a tensor as the operands are, its record and the bits of its mask."""
 
     result: Any
     executed: ExecutedOperation
+    mask: NDArray | None = None

@@ -189,10 +189,11 @@ def _finish(state, core, each, pace_cycles, pace_losses):
     times, rates = write_rates(layouts, each["words"], each["a_streams"], first, core.is_dense, core.has_pairs)
     tile, blocks = run_passes(
         pace_cycles[each["pace"] : each["next_pace"]],
-        pace_losses[each["pace"] : each["next_pace"]],
+        pace_losses[each["losses"] : each["next_losses"]],
         (each["b_streams"], each["a_streams"]),
         (first, opens),
         each["cycles"],
+        each["mask_cycles"],
         times,
         rates,
         move_losses(moves, each["region"], opens),

@@ -32,9 +32,11 @@ DESCRIPTOR = np.dtype(
     # For a load or a store: all data, of a group, and the first burst.
     + [(name, np.int64) for name in ("beats", "group_beats", "burst", "region")]
     + [("bursts", np.float64)]  # For a load or a store: the mean number of bursts.
-    + [(name, np.int64) for name in ("words", "a_streams", "b_streams", "mask", "bias_cycles", "pace", "next_pace")]
+    + [(name, np.int64) for name in ("words", "a_streams", "b_streams", "mask", "bias_cycles", "mask_cycles")]
+    # Bounds of its entries in the cycles and in the losses of all paces.
+    + [(name, np.int64) for name in ("pace", "next_pace", "losses", "next_losses")]
 )
-"""The properties that determine a descriptor's time. `pace` and `next_pace` bound a multiply's entries in the paces."""
+"""The properties that determine a descriptor's time."""
 OUTPUT = UNITS.index("output")
 NOTED_LOADS = 8
 """Number of each core's latest loads for which fetches may wait."""

@@ -25,7 +25,7 @@ WAIT_SHARE = 0.06
 def estimate_cycles(schedule: Schedule, *, latency: int = LATENCY) -> int:
     """Estimate the cycles of a schedule from the time of each descriptor and its tokens (`timing`).
 
-    The tile's speedup is `Problem.speedup`.
+    The tile's speedup is `Problem.speedup`. No pass is skipped: what a mask makes zero is unknown here.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def estimate_cycles(schedule: Schedule, *, latency: int = LATENCY) -> int:
 
 
 def rough_cycles(schedule: Schedule) -> float:
-    """Estimate the cycles of a schedule roughly, to compare it with others.
+    """Estimate the cycles of a schedule roughly, to compare it with others. No pass is skipped.
 
     If the schedule has only the first multiplies of a problem, the function extrapolates from their second half.
     """

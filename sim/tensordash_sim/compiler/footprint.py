@@ -13,7 +13,16 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, decode
 
 from ..golden.core.effects import read_memory, written_memory
 
-__all__ = ["Footprint", "footprints", "relative_footprints", "split_address", "walk_bits", "walk_mask", "walked_groups"]
+__all__ = [
+    "Footprint",
+    "footprints",
+    "masked_groups",
+    "relative_footprints",
+    "split_address",
+    "walk_bits",
+    "walk_mask",
+    "walked_groups",
+]
 
 WRAP = 1 << 16
 OUTSIDE_WALK = frozenset(
@@ -218,6 +227,18 @@ def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[ND
     if values["checked"]:
         x = np.where(((at["y"] >= 0) & (at["y"] < values["y_size"]))[:, None], x, -1)
     return (at["address"][:, None] + x // lanes) % WRAP, x
+
+
+def masked_groups(config: CoreConfig, values: Mapping[str, int]) -> NDArray[np.int64]:
+    """Return the groups of the masks of a multiply that skips passes, (b_streams, a_streams, groups of a block).
+
+    -1 stands for results without a mask.
+    """
+    shape = values["b_streams"], values["a_streams"], config.parts("a") * config.parts("b")
+    at, width = _walked(values, 4, prod(shape)), config.fp32_groups if values["fp32"] else 1
+    groups = at["address"] + at["x"] // config.tile.lanes * width + values["mask_address"] - values["address"]
+    is_masked = (at["x"] >= 0) & (at["x"] < values["x_size"])
+    return np.where(is_masked, groups % config.groups, -1).reshape(shape)
 
 
 def _layout(config: CoreConfig, name: str, values: Mapping[str, int], walk: int) -> Footprint:

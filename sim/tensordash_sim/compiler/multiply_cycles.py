@@ -3,6 +3,9 @@
 Three units determine the time of a multiply. The tile runs its passes one after the other. The output unit takes a
 block of sums after each pass; the tile may be two blocks ahead. A layout that writes to a bank of a stream buffer
 prevents the tile from reading that bank in the same cycle.
+
+A multiply with `skip_masked` reads the masks of each pass before the pass, one group per cycle. A skipped pass takes no
+time of the tile, and the usual time of the output unit.
 """
 
 from dataclasses import dataclass
@@ -44,6 +47,8 @@ LOAD_LOSS = 1 / 3
 region of the buffer (measured on single layers). Slower moves fit between the output unit's accesses."""
 STORE_LOSS = 1 / 12
 """As `LOAD_LOSS`, for a store."""
+MASKED_PASSES = 32
+"""Passes whose masks may be read before the output unit takes the first of their blocks."""
 MIN_SPEED = 0.25
 """Minimum progress of a tile per cycle, despite all layouts."""
 EVEN_CYCLES = 512
@@ -56,8 +61,9 @@ class Pace:
 
     Parameters
     ----------
-    cycles : array of float, (streams,)
-        Cycles of each stream if no layout writes. One entry may represent several consecutive streams.
+    cycles : array of float, (streams,) or (streams, passes)
+        Cycles of each stream if no layout writes. One entry may represent several consecutive streams. Or the cycles of
+        each pass of each stream; 0 for a skipped pass.
     losses : array of float, (streams, periods)
         Cycles lost per write of a layout during that stream, by the layout's period.
     """
@@ -159,21 +165,29 @@ def _bank_losses(paces, counts, depth, kind, merged):
 
 
 @njit(cache=True, nogil=True)
-def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
+def run_passes(cycles, losses, streams, opens, block, mask_cycles, times, rates, moves):
     """Return when the tile and the output unit end all passes of a multiply.
 
-    `cycles` and `losses` are the fields of a `Pace`. `streams` are the numbers of streams of sides B and A. `opens` is
-    when the tile and the output unit begin. `block` is the output unit's cycles per block. From `times[k]` to
+    `cycles`, in one dimension, and `losses` are the fields of a `Pace`. `streams` are the numbers of streams of sides B
+    and A. `opens` is when the tile and the output unit begin. `block` is the output unit's cycles per block, and
+    `mask_cycles` the cycles to read the masks of a pass that may be skipped; 0 if none is skipped. From `times[k]` to
     `times[k + 1]`, layouts of each period make `rates[k]` writes per cycle. Each row of `moves` is a move in the output
     unit's region of the buffer: its first and last cycle, and the relative increase of the output unit's cycles.
     """
     now, b_streams, a_streams = opens[0], streams[0], streams[1]
-    done, before = opens[1], -np.inf
+    done, last, before = opens[1], opens[1], -np.inf
     part, parts = 0, len(rates)
+    masked, taken = opens[0], np.zeros(MASKED_PASSES)
+    is_by_pass = len(cycles) > len(losses)
     for stream in range(b_streams):
-        k = stream * len(cycles) // b_streams
-        for _ in range(a_streams):
-            left = cycles[k]
+        k = stream * len(losses) // b_streams
+        for turn in range(a_streams):
+            number = stream * a_streams + turn
+            left = cycles[number if is_by_pass else k]
+            is_skipped = left == 0
+            if mask_cycles:
+                masked = max(masked, taken[number % MASKED_PASSES]) + mask_cycles
+                now = now if is_skipped else max(now, masked)
             while left > 0:
                 while part < parts and times[part + 1] <= now:
                     part += 1
@@ -190,14 +204,19 @@ def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
                 else:
                     now += room
                     left -= room * speed
-            now = max(now, before - BLOCKS_AHEAD_CYCLES)
-            before = done
-            begun = max(now + BLOCK_CYCLES, done)
+            if is_skipped:
+                begun = max(masked, done)
+            else:
+                now = max(now, before - BLOCKS_AHEAD_CYCLES)
+                before = last
+                begun = max(now + BLOCK_CYCLES, done)
+            taken[number % MASKED_PASSES] = begun
             done = begun + block
             for move in range(len(moves)):
-                first, last, loss = moves[move]
-                done += loss * max(0.0, min(begun + block, last) - max(begun, first))
-    return now, done
+                first, end, loss = moves[move]
+                done += loss * max(0.0, min(begun + block, end) - max(begun, first))
+            last = last if is_skipped else done
+    return max(now, masked), done
 
 
 @njit(cache=True, nogil=True)

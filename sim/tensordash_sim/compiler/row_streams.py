@@ -17,7 +17,7 @@ from ..cycles.scheduler import Scheduler
 from .footprint import walked_groups
 from .multiply_cycles import Pace, even_losses, losses_of
 
-__all__ = ["CountedPaces", "EvenPaces", "Paces", "RowStreams"]
+__all__ = ["CountedPaces", "EvenPaces", "Paces", "RowStreams", "loaded_groups"]
 
 
 Counted = tuple[int, float, NDArray[np.float64]]
@@ -98,7 +98,7 @@ class RowStreams:
         held = np.full(config.groups, -1, np.int64)
         for index, (operation, values) in enumerate(decoded):
             if operation.name == "load":
-                groups = _loaded(config, values, self._address)
+                groups = loaded_groups(config, values, self._address)
                 held[values["address"] :][: len(groups)] = groups
             elif operation.name == "layout_b":
                 begin, count = first[index], values["streams"]
@@ -236,7 +236,7 @@ def _pace(counted: Sequence[Counted], size: int) -> Pace:
     return Pace(cycles * (size / sizes), losses)
 
 
-def _loaded(config: CoreConfig, values: Mapping[str, int], address: int) -> NDArray[np.int64]:
+def loaded_groups(config: CoreConfig, values: Mapping[str, int], address: int) -> NDArray[np.int64]:
     """Return the groups that a load moves, in the order of the buffer, counted from a tensor's address on."""
     away = np.zeros(1, np.int64)
     for k in (1, 2, 3):

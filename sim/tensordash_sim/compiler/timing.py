@@ -44,7 +44,7 @@ FIELDS = frozenset(
     (
         *("operation", "wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
         *("count_0", "count_1", "count_2", "count_3", "a_streams", "b_streams", "nvfp4"),
-        *("add", "emit", "transposed", "fp32", "bias", "mask"),
+        *("add", "emit", "transposed", "fp32", "bias", "mask", "skip_masked"),
     )
 )
 """Fields of descriptors that affect their times."""
@@ -112,6 +112,7 @@ def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int
             "region": values["address"] * config.regions // config.groups,
             "words": -(-values["steps"] // config.tile.window_depth),
             "bias_cycles": values["bias"] * BIAS_READ_CYCLES * config.parts("a"),
+            "mask_cycles": values["skip_masked"] * config.parts("a") * config.parts("b"),
             **{key: values[key] for key in ("output_wait", "output_signal", "a_streams", "b_streams", "mask")},
         }
     runs = values["streams"] * config.parts(name[-1])
@@ -144,8 +145,8 @@ def timing(
     program : sequence of int
         Legal descriptors. Compressed moves count as uncompressed ones.
     speedup : float or Paces
-        Steps over cycles of the tile in all passes, without padding of a stream's last word; 1 for the dense tile. Or
-        the paces of this program's streams.
+        Steps over cycles of the tile in all passes, without padding of a stream's last word; 1 for the dense tile. Then
+        no pass is skipped. Or the paces of this program's streams, which may have skipped passes.
     latency : int
         Latency of memory in cycles. Memory transfers one beat per cycle in each direction.
 
@@ -181,9 +182,13 @@ def clock_rows(
     rows = np.array(table, DESCRIPTOR)[kinds]
     multiplies = rows["is_multiply"].nonzero()[0]
     chosen = [paces.of(index, fields[kinds[index]]) for index in multiplies.tolist()]
-    ends = np.cumsum([0, *(len(each.cycles) for each in chosen)])
-    rows["pace"][multiplies], rows["next_pace"][multiplies] = ends[:-1], ends[1:]
-    cycles = np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)])
+    for name, sizes in (
+        ("pace", [each.cycles.size for each in chosen]),
+        ("losses", [len(each.losses) for each in chosen]),
+    ):
+        ends = np.cumsum([0, *sizes])
+        rows[name][multiplies], rows[f"next_{name}"][multiplies] = ends[:-1], ends[1:]
+    cycles = np.concatenate([np.zeros(0), *(pace.cycles.ravel() for pace in chosen)])
     losses = np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1))
     return rows, cycles, losses
 

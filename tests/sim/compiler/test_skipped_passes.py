@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from tensordash_sim.compiler.footprint import footprints
 from tensordash_sim.compiler.images import TensorImage, side_formats
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.masked_passes import MaskedPasses
 from tensordash_sim.compiler.order import Race, add_tokens, find_races
 from tensordash_sim.compiler.pipeline import compile_problem
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Loop, Program
+from tensordash_sim.compiler.scheduled import scheduled_paces
+from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden import encode
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.legal import Sequencer
@@ -97,20 +101,19 @@ def without_wait(bits: int, unit: str) -> int:
     return with_fields(bits, wait=decode(bits)[1]["wait"] & ~(1 << UNITS.index(unit)))
 
 
-MULTIPLY = {"skip_masked": 1, "address": 64, "mask_address": 64, "x_size": 4}
+MULTIPLY: dict[str, Any] = {"skip_masked": 1, "address": 64, "mask_address": 64, "x_size": 4}
 
 
-def mask_program(*, wait: bool, later: tuple[str, ...], **fields: int) -> list[Race]:
+def mask_program(*, wait: bool, later: tuple[str, ...], **fields: Any) -> list[Race]:
     """Return the races of a program that loads a mask, multiplies with it, and loads other data in its place.
 
     `wait` is whether the unit `multiply` waits for the first load; `later` are the units that the second one waits for.
     """
     program = Program()
     program.add("load", address=64, count_0=1, signal=["output", *(["multiply"] if wait else [])])
-    tokens = {"wait": ["load"] if wait else [], "signal": ["load"] if "multiply" in later else []}
-    program.add(
-        "multiply", output_wait=["load"], output_signal=["load"] * ("output" in later), **tokens, **MULTIPLY, **fields
-    )
+    tokens: dict[str, Any] = {"wait": ["load"] * wait, "signal": ["load"] * ("multiply" in later)}
+    tokens |= {"output_wait": ["load"], "output_signal": ["load"] * ("output" in later)}
+    program.add("multiply", **tokens, **MULTIPLY, **fields)
     program.add("load", address=64, count_0=1, wait=later)
     return find_races(CONFIG, program.descriptors)
 
@@ -195,6 +198,40 @@ def test_partial_chunks_skip():
     index = next(k for k in partial if decode(program[k])[1]["wait"] >> UNITS.index("load") & 1)
     program[index] = without_wait(program[index], "load")
     assert (index, "multiply") in {race.second for race in find_races(config, program)}
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_skipped_passes_are_estimated(core, operation):
+    """The estimate skips the passes that golden skips; masks that the program computes are unknown."""
+    config = CoreConfig.from_toml("", [*CORES[core], "core.skip_masked=true"])
+    layer, rows = LAYERS["products"], OPERANDS[operation][0]
+    values = masked_values(config, layer, operation, rows)
+    image = TensorImage(config, Memory(SIZE), layer, operation, values, rows=rows)
+    problem = Problem(layer=layer, operation=operation, rows=rows, mask=True)
+    program = compile_problem(problem, config, image.tensors).descriptors
+    paces = scheduled_paces(config, program, image.memory)
+    steps = 0
+    for index, (each, fields) in enumerate(map(decode, program)):
+        if each is OPERATIONS["multiply"]:
+            words = -(-fields["steps"] // config.tile.window_depth)
+            steps += words * config.tile.window_depth * np.count_nonzero(paces.of(index, fields).cycles)
+    golden = GoldenCore(config, image.memory)
+    golden.run(program)
+    assert golden.steps == steps
+    assert timing(config, program, speedup=paces).cycles < timing(config, program, speedup=paces.speedup).cycles
+
+
+def test_unknown_masks_skip_nothing():
+    """Masks that the program computes, and masks outside the tensor, are unknown."""
+    program = Program()
+    program.add("load", memory=0, address=64, count_0=1)
+    program.add("multiply", emit=1, **MULTIPLY)
+    program.add("multiply", **MULTIPLY)
+    found = MaskedPasses(CONFIG, program.descriptors, 0).skipped(np.zeros(1, np.bool_))
+    assert {index: passes.tolist() for index, passes in found.items()} == {1: [[True]], 2: [[False]]}
+    for groups in (np.ones(1, np.bool_), np.zeros(0, np.bool_)):
+        assert not MaskedPasses(CONFIG, program.descriptors, 0).skipped(groups)[1].any()
 
 
 def test_plain_results_skip_nothing():

@@ -158,7 +158,7 @@ def test_passes_wait_for_the_output_unit_and_for_writes():
 
     def end(cycles, losses, block, times, moves=()):
         pace = np.array([float(cycles)]), np.array([[float(losses), 0.0, 0.0]])
-        return run_passes(*pace, (2, 3), (100.0, 50.0), block, *times, np.array(moves, np.float64).reshape(-1, 3))
+        return run_passes(*pace, (2, 3), (100.0, 50.0), block, 0, *times, np.array(moves, np.float64).reshape(-1, 3))
 
     assert end(10, 0, 4, no_writes) == (160, 168)
     assert end(2, 0, 4, no_writes) == (120, 130)  # The first block starts at 106; the sixth ends 24 cycles later.
@@ -167,6 +167,22 @@ def test_passes_wait_for_the_output_unit_and_for_writes():
     # Slower are the first block, from 106 on, and half of the second; then five blocks and half of the sixth.
     assert end(2, 0, 4, no_writes, [(0, 114, 0.5)]) == (123, 133)
     assert end(10, 0, 4, no_writes, [(106, 166, 0.5)]) == (160, 169)
+
+
+def test_skipped_passes_take_no_time_of_the_tile():
+    """Compare with cycles counted by hand: blocks of 4 cycles, and 1 or 8 cycles to read the masks of a pass."""
+
+    def end(cycles, streams, mask_cycles):
+        pace = np.array(cycles, np.float64), np.zeros((streams[0], 3))
+        return run_passes(*pace, streams, (100.0, 50.0), 4, mask_cycles, np.zeros(0), *np.zeros((2, 0, 3)))
+
+    assert end([0] * 6, (2, 3), 1) == (106, 125)
+    # The first pass that is not skipped waits for its mask until 104, and its block begins at 118.
+    assert end([0, 0, 0, 10, 10, 10], (2, 3), 1) == (134, 142)
+    assert end([10, 10, 10, 0, 0, 0], (2, 3), 1) == (131, 151)
+    assert end([2] * 6, (2, 3), 8) == (150, 158)
+    # 32 masks are read ahead of the blocks: the last one, once block 7 begins at 1133.
+    assert end([1000, *[0] * 39], (1, 40), 1) == (1134, 1265)
 
 
 def test_sampled_streams_are_scaled_to_all():
