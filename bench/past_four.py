@@ -5,7 +5,7 @@
     python bench/past_four.py --json         # only measure random zeros; print them and the stored figures of networks
 
 The bench models the tile's cycles without memory. No hardware drops steps. Passes are skipped on the Verilog of cores
-(`past_four_core.py`). docs/past_four.json has each network's command, commit and date. The tables are in docs/system.md.
+(`past_four_core.py`). docs/past_four.json has command, commit and date of each network. docs/system.md has the tables.
 """
 
 from collections.abc import Mapping
