@@ -173,3 +173,20 @@ IN_CI = list(BROKEN)[:1]
 def test_broken_variants_are_found(name):
     texts = BROKEN[name]
     assert run("usual", *zip(texts[::2], texts[1::2], strict=True), effort=1)
+
+
+BROKEN_SKIPPING = {
+    "a skipped pass has the rows of the next one": ("skipped ? 396'd0 : sums_payload_values", "sums_payload_values"),
+    "a skipped block lacks a row": ("skipped ? skipped_row[3]", "skipped ? skipped_row[2]"),
+    "rows of the tile do not wait for a mark": ("(~marks_valid | marks_payload)", "(marks_valid & marks_payload)"),
+    "each row takes a mark": ("left & taken & last_row", "left & taken"),
+    "every multiply takes marks": ("skipped = descriptor_skip_masked & left", "skipped = left"),
+    "a waiting read of the filter is dropped": ("skip_stands_any = skip_stands | ~(", "skip_stands_any = ~("),
+}
+
+
+@needs_icarus
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", BROKEN_SKIPPING)
+def test_broken_skipping_is_found(name):
+    assert run("skipped passes", BROKEN_SKIPPING[name], effort=1)

@@ -89,7 +89,7 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
         }
     if config.skip_masked and random.random() < 0.6:
         fields |= {"skip_masked": 1, "stride": 1}
-        fields |= {name: fields[name] * config.tile.lanes for name in ("x", "x_0", "x_1", "x_2", "x_3")}
+        fields |= {name: random.randint(-1, 2) * config.tile.lanes for name in ("x", "x_0", "x_1", "x_2", "x_3")}
     return fields
 
 
@@ -112,21 +112,25 @@ class MaskReader:
         self._group = 0
         self._expected: list[list[int]] | None = None
 
-    def drive(self, marks: list[int], stall: float, *, reset: bool) -> None:
+    def drive(self, marks: list[int], stall: float) -> None:
         """Drive a request and a mark."""
         lanes = self.buffer.config.tile.lanes
         address_bits = (self.buffer.config.groups - 1).bit_length()
         if not self.requests:
             self.requests, self._group = self.random.random() < 0.3, self.random.randrange(self.buffer.config.groups)
-        self.requests &= not reset
-        self.marked = not reset and bool(marks) and (self.marked or self.random.random() >= stall)
+        # Marks of the next descriptor may come early. They must not be taken.
+        self.marked = self.marked or (self.random.random() >= stall)
         self.pins.drive(
             skip_read_valid=int(self.requests),
             skip_read_enable=(1 << lanes) - 1,
             skip_read_address=sum(self._group << (address_bits * k) for k in range(lanes)),
             marks_valid=int(self.marked),
-            marks_payload=marks[0] if self.marked else self.random.getrandbits(1),
+            marks_payload=marks[0] if self.marked and marks else self.random.getrandbits(1),
         )
+
+    def forget(self) -> None:
+        """Drop requests and marks, after a reset."""
+        self.requests, self.marked, self._expected = False, False, None
 
     def take(self, marks: list[int]) -> None:
         """Check the data of a read taken in the last cycle, and remove what the output unit accepts in this cycle."""
@@ -138,6 +142,7 @@ class MaskReader:
         if self.requests and self.pins.read("skip_read_ready"):
             self.requests, self._expected = False, self.buffer.groups[self._group].tolist()
         if self.marked and self.pins.read("marks_ready"):
+            assert marks, "a mark of the next descriptor is taken"
             marks.pop(0)
             self.marked = False
 
@@ -234,7 +239,7 @@ class Bench:
             self.buffer.drive(stall)
             reader = self.reader if self.config.skip_masked else None
             if reader:
-                reader.drive(marks, stall, reset=cycle == cut)
+                reader.drive(marks, stall)
             await self.pins.settle()
             self.buffer.answer()
             await self.pins.settle()
@@ -252,6 +257,7 @@ class Bench:
                 reader.take(marks)
             await self.pins.tick()
             if cycle == cut:
+                self.reader.forget()
                 return False
             if done:
                 break
