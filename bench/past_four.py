@@ -1,11 +1,11 @@
 """Compare tiles that drop empty steps with tiles that do not, on random zeros and in a GPT's linear layers.
 
     python bench/past_four.py                # measure random zeros (a minute), then write the page
-    python bench/past_four.py --train 500    # first train the networks of the second table: ten minutes each
-    python bench/past_four.py --json         # only measure random zeros, and print one JSON document
+    python bench/past_four.py --train 500    # first train the networks of the other tables: fifteen minutes each
+    python bench/past_four.py --json         # only measure random zeros; print them and the stored figures of networks
 
-The bench models the tile's cycles without memory. No hardware drops steps. docs/past_four.json has each network's
-command, commit and date. The tables are in docs/system.md.
+The bench models the tile's cycles without memory. No hardware drops steps. Passes are skipped on the Verilog of cores
+(`past_four_core.py`). docs/past_four.json has each network's command, commit and date. The tables are in docs/system.md.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
+from past_four_core import measure_on_verilog
 from tensordash import load_preset
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.lowering import MatrixProduct, Operation
@@ -37,6 +38,8 @@ STREAM_STEPS = 128
 STREAMS = 4000
 PENALTIES = (0.0, 0.1, 1.0)
 """Weights of the penalty on activations."""
+TOKENS = 128
+"""Positions of each block that run on the Verilog: one text."""
 LOSS_BATCHES = 20
 """Number of batches after the training in the mean loss."""
 
@@ -67,7 +70,8 @@ def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
     for handle in handles:
         handle.remove()
     blocks = sorted({name.rpartition(".")[0] for name in captured})
-    measured = [measure_block(captured[f"{block}.up"], captured[f"{block}.down"]) for block in blocks]
+    layers = [(captured[f"{block}.up"], captured[f"{block}.down"]) for block in blocks]
+    measured = [measure_block(*each) for each in layers]
     return {
         "penalty": penalty,
         "steps": steps,
@@ -76,6 +80,8 @@ def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
         "dead": mean(each["dead"] for each in measured),
         "whole": _sum_cycles([each["whole"] for each in measured]),
         "without_dead": _sum_cycles([each["without_dead"] for each in measured]),
+        "verilog": measure_on_verilog(layers, TOKENS),
+        "verilog_without_dead": measure_on_verilog([_without_dead(*each) for each in layers], TOKENS),
     }
 
 
@@ -116,15 +122,21 @@ def _nonzero_positions(tensor: Tensor) -> NDArray[np.bool_]:
 
 def measure_block(up: Masks, down: Masks) -> dict[str, Any]:
     """Count the cycles of both layers' six products, with and without hidden units that are zero in the whole batch."""
-    alive = down["A"][0].any(axis=0)
-    up_alive = {"A": up["A"], "W": up["W"][:, alive], "G": up["G"][:, :, alive]}
-    down_alive = {"A": down["A"][:, :, alive], "W": down["W"][:, :, alive], "G": down["G"]}
     return {
         "zeros": 1 - float(down["A"].mean()),
-        "dead": 1 - float(alive.mean()),
+        "dead": 1 - float(down["A"][0].any(axis=0).mean()),
         "whole": _cycles(up, down),
-        "without_dead": _cycles(up_alive, down_alive),
+        "without_dead": _cycles(*_without_dead(up, down)),
     }
+
+
+def _without_dead(up: Masks, down: Masks) -> tuple[Masks, Masks]:
+    """Return both layers without hidden units that are zero in the whole batch."""
+    alive = down["A"][0].any(axis=0)
+    return (
+        {"A": up["A"], "W": up["W"][:, alive], "G": up["G"][:, :, alive]},
+        {"A": down["A"][:, :, alive], "W": down["W"][:, :, alive], "G": down["G"]},
+    )
 
 
 def _cycles(up: Masks, down: Masks) -> dict[str, float]:
@@ -178,7 +190,7 @@ def main() -> None:
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
     if arguments.json:
-        print_json({"tile": measure_random_zeros()})
+        print_json({"tile": measure_random_zeros(), "ffn_step": load_figures(RESULTS).get("gpt", {})})
         return
     torch.manual_seed(0)
     results = load_figures(RESULTS)

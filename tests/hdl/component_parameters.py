@@ -30,12 +30,12 @@ from tensordash.movers.nvfp4_expander import Nvfp4Expander
 from tensordash.movers.nvfp4_product import Nvfp4Product
 from tensordash.movers.nvfp4_scale import Nvfp4Scale
 from tensordash.movers.read_join import ReadJoin
-from tensordash.movers.turn_queue import TurnQueue
 from tensordash.movers.write_join import WriteJoin
 from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.staging_buffer import StagingBuffer
 from tensordash.schedule.staging_ring import StagingRing
+from tensordash.short_queue import ShortQueue
 from tensordash.streams.block_quantiser import BlockQuantiser
 from tensordash.streams.transposer import Transposer
 from tensordash.tile.control import Control
@@ -101,7 +101,7 @@ RIGHT = {
     OperandMux: {"width": 16, "connectivity": PAPER},
     ScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
     SelfScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
-    TurnQueue: {"cores": 3, "places": 2},
+    ShortQueue: {"bits": 3, "places": 2},
     Nvfp4Scale: {"fmt": FORMATS["fp16"]},
     Nvfp4Product: {"fmt": FORMATS["fp16"]},
     Nvfp4Expander: {"lanes": 4, "fmt": FORMATS["fp16"], "data_bits": 128},

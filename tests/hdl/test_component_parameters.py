@@ -26,12 +26,12 @@ from tensordash.configuration.formats import FORMATS
 from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 from tensordash.movers.join import Join
 from tensordash.movers.read_join import ReadJoin
-from tensordash.movers.turn_queue import TurnQueue
 from tensordash.movers.write_join import WriteJoin
 from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.staging_buffer import StagingBuffer
 from tensordash.schedule.staging_ring import StagingRing
+from tensordash.short_queue import ShortQueue
 from tensordash.streams.block_quantiser import BlockQuantiser
 from tensordash.streams.transposer import Transposer
 from tensordash.tile.control import Control
@@ -152,8 +152,8 @@ WRONG = [
     (OperandMux, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
     (ScheduledPE, {"stages": 4}, ValueError, "stages must be an integer from 1 to 3, not 4"),
     (SelfScheduledPE, {"stages": 0}, ValueError, "stages must be an integer from 1 to 3, not 0"),
-    (TurnQueue, {"cores": 0}, ValueError, "cores must be an integer of at least 1, not 0"),
-    (TurnQueue, {"places": 1}, ValueError, "places must be an integer of at least 2, not 1"),
+    (ShortQueue, {"bits": 0}, ValueError, "bits must be an integer of at least 1, not 0"),
+    (ShortQueue, {"places": 1}, ValueError, "places must be an integer of at least 2, not 1"),
     (ReadJoin, {"cores": 1}, ValueError, "cores must be an integer from 2 to 16, not 1"),
     (ReadJoin, {"outstanding": 1}, ValueError, "outstanding must be an integer from 2 to 256, not 1"),
     (ReadJoin, {"outstanding": 257}, ValueError, "outstanding must be an integer from 2 to 256, not 257"),

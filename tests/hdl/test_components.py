@@ -11,12 +11,12 @@ from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash.emission.verilog import members
 from tensordash.layouts import FixedPoint
 from tensordash.movers.join import Join
-from tensordash.movers.turn_queue import TurnQueue
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.row_scheduler import RowScheduler
 from tensordash.schedule.scheduler import Scheduler
 from tensordash.schedule.staging_buffer import StagingBuffer
 from tensordash.schedule.staging_ring import StagingRing
+from tensordash.short_queue import ShortQueue
 from tensordash.streams.axi_stream import AxiStreamTile
 from tensordash.streams.block_quantiser import BlockQuantiser
 from tensordash.streams.ring_feeder import RingFeeder
@@ -144,7 +144,7 @@ def test_ports_of_a_non_power_of_two_tile():
                 "wrong": 1,
             },
         ),
-        (TurnQueue(cores=3, places=2), {"added": 3, "adds": 1, "leaves": 1, "first": 3, "full": 1}),
+        (ShortQueue(bits=3, places=2), {"added": 3, "adds": 1, "leaves": 1, "first": 3, "present": 1, "full": 1}),
         (OperandMux(width=16, connectivity=PAPER), {"window": 256, "select": 32, "operands": 64}),
         (
             Transposer(width=16, lanes=4),

@@ -23,8 +23,8 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.join import Join
 from tensordash.movers.read_join import PATIENCE_BITS, ReadJoin
-from tensordash.movers.turn_queue import TurnQueue
 from tensordash.movers.write_join import QUEUED, WriteJoin
+from tensordash.short_queue import ShortQueue
 from tensordash_axi import Axi4Rules
 from tensordash_axi.queue import Queue
 
@@ -53,7 +53,7 @@ class SmallJoin(Join):
 class JoinHarness(Harness):
     """A join between cores that offer anything and a memory that answers in any order of IDs.
 
-    Source: the docstrings of `ReadJoin`, `WriteJoin` and `TurnQueue`; ARM IHI 0022E.
+    Source: the docstrings of `ReadJoin`, `WriteJoin` and `ShortQueue`; ARM IHI 0022E.
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
@@ -160,7 +160,7 @@ class JoinHarness(Harness):
         self._claim_fifo("reads", self.sets)
 
     def _claim_fifo(self, part: str, queue: Queue) -> None:
-        """Claim that a `TurnQueue` is a queue of sets."""
+        """Claim that a `ShortQueue` is a queue of sets."""
         # A faulty join has other names inside.
         if self._fault is None or self._fault[0] not in (ReadJoin, WriteJoin):
             first, full = self.port(f"{part}.queue.first", CORES), self.port(f"{part}.queue.full", 1)
@@ -169,7 +169,7 @@ class JoinHarness(Harness):
         self.lemma(self.probe(f"{part}.queue.taken", queue.depth) == (1 << queue.count) - 1)
         for k in range(CORES):
             bits = Cat((queue.count > place) & entry[k] for place, entry in enumerate(queue.entries))
-            self.lemma(self.probe(f"{part}.queue.core_{k}", queue.depth) == bits)
+            self.lemma(self.probe(f"{part}.queue.bit_{k}", queue.depth) == bits)
 
     def _claim_shared_bursts(self) -> None:
         dut, axi, core, m = self.dut, self.axi, self._core, self.m
@@ -349,16 +349,16 @@ BROKEN_VARIANTS = (
     _variant(
         "turn_queues_are_fifos",
         "a set is lost that enters while another leaves",
-        TurnQueue,
+        ShortQueue,
         lambda m, sound, outer: sound.adds.eq(outer.adds & ~outer.leaves),
     ),
     _variant(
         "turn_queues_are_fifos",
         "the last core is lost",
-        TurnQueue,
+        ShortQueue,
         lambda m, sound, outer: outer.first.eq(sound.first[:LAST]),
     ),
-    _variant("turn_queues_are_fifos", "it never fills", TurnQueue, lambda m, sound, outer: outer.full.eq(0)),
+    _variant("turn_queues_are_fifos", "it never fills", ShortQueue, lambda m, sound, outer: outer.full.eq(0)),
     _variant(
         "only_offers_are_taken",
         "an idle core is ready",
@@ -411,7 +411,7 @@ BROKEN_VARIANTS = (
     _variant(
         "reads_are_taken_without_delay",
         "the last place of the queue is not used",
-        TurnQueue,
+        ShortQueue,
         lambda m, sound, outer: outer.full.eq(sound.full | (sound.first != 0)),
     ),
     _variant("no_core_starves_in_reads", "the first core has priority", ReadJoin, _first_goes_first("arvalid")),

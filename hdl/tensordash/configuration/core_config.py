@@ -74,7 +74,8 @@ class CoreConfig(TomlConfig):
         Whether loads can expand NVFP4 tensors. Both formats must be fp16 or bf16, and the bus must have at most half
         of a group's bits.
     skip_masked : bool
-        Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`.
+        Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`, and
+        a `tile.depth` that is a power of two.
 
     Raises
     ------
@@ -151,6 +152,10 @@ class CoreConfig(TomlConfig):
         self._check_nvfp4()
         if self.skip_masked and not self.mask:
             raise ValueError("core.skip_masked must be false with core.mask = false, not true")
+        if self.skip_masked and self.tile.window_depth & (self.tile.window_depth - 1):
+            raise ValueError(
+                f"core.skip_masked must be false unless tile.depth is a power of two, not true with {self.tile.depth}"
+            )
         self._check_sizes()
 
     def _check_nvfp4(self) -> None:

@@ -24,6 +24,7 @@ from .multiply import Multiply
 from .output import COUNTS, Output
 from .registers import ADDRESS_BITS, Registers
 from .sequencer import Sequencer
+from .skipping_multiply import SkippingMultiply
 from .unit_counters import TILE_COUNTERS, UnitCounters
 
 __all__ = ["Core"]
@@ -83,7 +84,7 @@ class Core(Block):
         self.units: dict[str, Any] = {
             "load": Load(config=config),
             **{f"layout_{side}": layouts(config, side) for side in "ab"},
-            "multiply": Multiply(config),
+            "multiply": SkippingMultiply(config) if config.skip_masked else Multiply(config),
             "output": Output(config),
             "store": Store(config=config),
         }
@@ -199,6 +200,9 @@ class Core(Block):
                 ]
         m.d.comb += multiply.taken.eq(tile.a[0].taken)
         wiring.connect(m, tile.out, output.sums)
+        if self.config.skip_masked:
+            wiring.connect(m, multiply.marks, output.marks)
+            wiring.connect(m, multiply.mask_read, output.skip_read)
         store = self.units["store"]
         m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
 

@@ -83,9 +83,12 @@ class DescriptorCheck(Block):
             unknown.eq(~self._any(code == each.code for each in OPERATIONS.values())),
         ]
         compressed = Signal(reset_less=True)  # the descriptor is a compressed move
+        skips = Signal(reset_less=True)  # the descriptor is a multiply with `skip_masked`
         moves = self._any(code == OPERATIONS[name].code for name in ("load", "store"))
         with m.If(self.take & first):
             m.d.sync += [operation.eq(code), compressed.eq(moves & self.data[24])]
+            if self.config.skip_masked:
+                m.d.sync += skips.eq(self._skips(code))
         reserved = Signal()
         below = Signal()
         with m.Switch(self.beat):
@@ -93,7 +96,11 @@ class DescriptorCheck(Block):
                 with m.Case(beat):
                     m.d.comb += [
                         reserved.eq(self._reserved(beat, code)),
-                        below.eq(self._below(beat, code) | self._unfit(beat, code, moves, compressed)),
+                        below.eq(
+                            self._below(beat, code)
+                            | self._unfit(beat, code, moves, compressed)
+                            | self._unaligned(beat, skips if beat else self._skips(code))
+                        ),
                     ]
         was_reserved = Signal(reset_less=True)
         was_below = Signal(reset_less=True)
@@ -174,6 +181,26 @@ class DescriptorCheck(Block):
             for field in operation.fields:
                 if field.greatest is not None and (value := self._of_beat(field, beat)) is not None:
                     found.append((code == operation.code) & (value > field.greatest))
+        return self._any(found)
+
+    def _skips(self, code: Signal) -> Value:
+        """Return whether the first beat is that of a multiply with `skip_masked`."""
+        multiply = OPERATIONS["multiply"]
+        flag = next(field for field in multiply.fields if field.name == "skip_masked")
+        return (code == multiply.code) & self.data[flag.low]
+
+    def _unaligned(self, beat: int, skips: Value) -> Value:
+        """Return whether `skip_masked` contradicts a stride, or a position that is no multiple of the lanes."""
+        if not self.config.skip_masked:
+            return Const(0, 1)
+        bits, found = (self.config.tile.lanes - 1).bit_length(), []
+        for field in OPERATIONS["multiply"].fields:
+            if (value := self._of_beat(field, beat)) is None:
+                continue
+            if field.name == "stride":
+                found.append(skips & (value != 1))
+            elif field.name in ("x", "x_0", "x_1", "x_2", "x_3"):
+                found.append(skips & value[:bits].any())
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:

@@ -2,7 +2,7 @@
 
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
@@ -15,7 +15,24 @@ from ..memory.stream_buffer import StreamReadSignature
 from ..movers.unit import CommandSignature, DescriptorRegister
 from ..tile.control import count_bits
 
-__all__ = ["Multiply"]
+__all__ = ["Multiply", "NextWord"]
+
+
+class NextWord(NamedTuple):
+    """The word after the head's."""
+
+    ready: Any
+    """It is the first of all, and known."""
+    ends: Any
+    """It is the last of its pass."""
+    final: Any
+    """It is the last of all."""
+    addresses: dict[str, tuple[Any, Any]]
+    """For each side, its address and that of the word after it."""
+    waits: Any = Const(0, 1)
+    """The word after it is unknown."""
+    absent: Any = Const(0, 1)
+    """There is no word at all."""
 
 
 class Multiply(Block):
@@ -75,8 +92,12 @@ class Multiply(Block):
                 "available": Out(count_bits(self.depth)),
                 "last": Out(1),
                 "taken": In(count_bits(self.depth)),
+                **self._more_members(),
             },
         )
+
+    def _more_members(self) -> dict[str, Any]:
+        return {}
 
     def elaborate(self, platform):
         """Track the head's word and the next word, and let each bank read one of them."""
@@ -91,12 +112,13 @@ class Multiply(Block):
         head = Signal(self.depth, init=1)
         takes = Signal(self.depth)  # banks whose step is taken
         passed = takes[-1]  # the head advances to the next word
+        next_word = self._next_word(m, descriptor, running, starts, after)
         m.d.comb += [
-            starts.eq(descriptor.present & ~running & ~finished),
+            starts.eq(next_word.ready & ~running & ~finished),
             after.eq(starts | (passed & ~final)),
             self.command.done.eq(finished),
         ]
-        m.d.sync += finished.eq(passed & final)
+        m.d.sync += finished.eq((passed & final) | next_word.absent)
         with m.If(starts):
             m.d.sync += running.eq(1)
         with m.Elif(passed & final):
@@ -109,15 +131,14 @@ class Multiply(Block):
             ahead.eq(Cat(head[bank + 1 :].any() for bank in range(self.depth))),
             any_late.eq(late["a"] | late["b"]),
         ]
-        self._offer(m, running, head, takes, (ends, ahead, any_late))
-        next_ends, next_final, words = self._next_word(m, descriptor, running, starts, after)
+        self._offer(m, running & ~next_word.waits, head, takes, (ends, ahead, any_late))
         with m.If(after):
-            m.d.sync += [ends.eq(next_ends), final.eq(next_final)]
+            m.d.sync += [ends.eq(next_word.ends), final.eq(next_word.final)]
         begins = Signal(self.depth)  # banks that must read another word
         m.d.comb += begins.eq(
-            starts.replicate(self.depth) | (takes & ~Mux(next_final, ahead, 0) & ~Mux(final, ~ahead, 0))
+            starts.replicate(self.depth) | (takes & ~Mux(next_word.final, ahead, 0) & ~Mux(final, ~ahead, 0))
         )
-        for side, (address, behind) in words.items():
+        for side, (address, behind) in next_word.addresses.items():
             self._read(m, side, late[side], begins, ahead, (address, behind, after))
         return m
 
@@ -136,9 +157,7 @@ class Multiply(Block):
         for bank in range(self.depth):
             m.d.comb += read.address[bank].eq(Mux(far[bank], behind, Mux(near[bank], current, address)))
 
-    def _offer(
-        self, m: Module, running: Signal, head: Signal, takes: Signal, limits: tuple[Signal, Signal, Any]
-    ) -> None:
+    def _offer(self, m: Module, running: Any, head: Signal, takes: Signal, limits: tuple[Signal, Signal, Any]) -> None:
         """Offer steps from the head on, up to the end of the pass or a late bank. Move the head past those taken."""
         depth, taken = self.depth, self.taken
         ends, ahead, late = limits
@@ -169,15 +188,8 @@ class Multiply(Block):
 
     def _next_word(
         self, m: Module, descriptor: DescriptorRegister, running: Signal, starts: Signal, after: Signal
-    ) -> tuple[Any, Any, dict[str, tuple[Any, Any]]]:
-        """Walk one word ahead of the head.
-
-        Returns
-        -------
-        (Value, Value, dict of str to (Value, Value))
-            Whether the next word is the last of its pass, and whether it is the last of all; for each side the
-            addresses of the next word and of the word after it.
-        """
+    ) -> NextWord:
+        """Walk one word ahead of the head."""
         steps = Signal(16, name="steps_left", reset_less=True)  # left in the pass, from the next word on
         column, row = (Signal(12, name=f"{name}_stream", reset_less=True) for name in ("column", "row"))  # from 1 on
         words = {
@@ -225,7 +237,12 @@ class Multiply(Block):
                 "b": (bases["b"][1], at_end["b"] & (~last_word | last_column)),
             },
         )
-        return last_word, final, {side: (words[f"{side}_word"], next_words[f"{side}_word"]) for side in "ab"}
+        return NextWord(
+            ready=descriptor.present,
+            ends=last_word,
+            final=final,
+            addresses={side: (words[f"{side}_word"], next_words[f"{side}_word"]) for side in "ab"},
+        )
 
     def _base(self, descriptor: DescriptorRegister, side: str) -> tuple[Any, Any]:
         """Return where a side's first stream begins (0 if beyond the end), and whether that is beyond the end."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -31,8 +31,8 @@ class Output(Block):
     """Takes the blocks of a multiply, adds partial sums, and stores the sums or writes results.
 
     Timing: a row of a block takes one cycle if nothing is added to it, and `result_cycles` otherwise (twice as many
-    with a partial sum and a bias). Writing groups takes further cycles (see `GroupWriter`). The first row is taken at
-    the earliest two cycles after the descriptor's last beat.
+    with a partial sum and a bias). Rows of skipped passes do not wait for the tile. Writing groups takes further cycles
+    (see `GroupWriter`). The first row is taken at the earliest two cycles after the descriptor's last beat.
 
     Parameters
     ----------
@@ -51,6 +51,10 @@ class Output(Block):
         Saturating counts of results.
     clear : In(1)
         Reset the counts to zero.
+    marks : In(stream of 1 bit)
+        Only in a core with `skip_masked`: for each pass of a multiply with it, whether it is skipped.
+    skip_read : In(BufferReadSignature)
+        Only in a core with `skip_masked`: reads of the multiply unit, which share the port `read`.
 
     Raises
     ------
@@ -78,6 +82,11 @@ class Output(Block):
                 "write": Out(BufferWriteSignature(**port)),
                 **{name: Out(32) for name in COUNTS},
                 "clear": In(1),
+                **(
+                    {"marks": In(stream.Signature(1)), "skip_read": In(BufferReadSignature(**port))}
+                    if config.skip_masked
+                    else {}
+                ),
             }
         )
         self.adder = RowAdder(config)
@@ -89,7 +98,7 @@ class Output(Block):
         if config.bias:
             self.bias_fetch = BiasFetch(config)
             # Where a row is one group, biases are read at the only walk's place before the writer advances it.
-            self.bias_walk = Walk(loops=LOOPS, only_y=True) if config.parts("a") > 1 else None
+            self.bias_walk = Walk(loops=LOOPS, places=("y",)) if config.parts("a") > 1 else None
 
     def elaborate(self, platform):
         """Take rows, add partial sums and biases, write groups, and count results."""
@@ -120,13 +129,17 @@ class Output(Block):
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
         rows = self.adder.rows
-        m.d.comb += [
-            rows.payload.eq(self.sums.payload.values),
-            rows.valid.eq(self.sums.valid & left),
-            self.sums.ready.eq(rows.ready & left),
-            taken.eq(self.sums.valid & self.sums.ready),
-        ]
-        with m.If(taken & self.sums.payload.last):
+        last = self.sums.payload.last
+        m.d.comb += taken.eq(rows.valid & rows.ready)
+        if self.config.skip_masked:
+            last = self._skip(m, left, taken)
+        else:
+            m.d.comb += [
+                rows.payload.eq(self.sums.payload.values),
+                rows.valid.eq(self.sums.valid & left),
+                self.sums.ready.eq(rows.ready & left),
+            ]
+        with m.If(taken & last):
             m.d.sync += left_a.eq(left_a - 1)
             with m.If(left_a == 1):
                 m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
@@ -136,6 +149,25 @@ class Output(Block):
         with m.If(arrives):
             m.d.sync += left_b.eq(b_streams)
         return left
+
+    def _skip(self, m: Module, left: Signal, taken: Signal) -> Signal:
+        """Take rows of the tile, or zeros for skipped passes. Return whether a row is the last of its block."""
+        rows, marks, sums = self.adder.rows, self.marks, self.sums
+        row = Signal(self.config.tile.rows, init=1, name="skipped_row")  # of a skipped block, one-hot
+        skipped, runs, last = Signal(name="skipped"), Signal(name="runs"), Signal(name="last_row")
+        may_skip = self._descriptor["skip_masked"] & left
+        m.d.comb += [
+            skipped.eq(may_skip & marks.valid & marks.payload),
+            runs.eq(left & ~(may_skip & (~marks.valid | marks.payload))),
+            rows.payload.eq(Mux(skipped, 0, Value.cast(sums.payload.values))),
+            rows.valid.eq(skipped | (sums.valid & runs)),
+            sums.ready.eq(rows.ready & runs),
+            last.eq(Mux(skipped, row[-1], sums.payload.last)),
+            marks.ready.eq(may_skip & taken & last),
+        ]
+        with m.If(taken & skipped):
+            m.d.sync += row.eq(row.rotate_left(1))
+        return last
 
     def _keep(self, m: Module) -> Any:
         """Read partial sums a piece ahead of the adder, and write them. Return whether a place was beyond their end."""
@@ -236,17 +268,24 @@ class Output(Block):
 
     def _read(self, m: Module) -> None:
         """Arbitrate the read port: masks precede biases, except one that waits. A request stays until it is taken."""
-        readers = [self.writer.read] if self.config.mask else []
-        readers += [self.bias_fetch.read] if self.config.bias else []
+        readers = {"mask": self.writer.read} if self.config.mask else {}
+        readers |= {"bias": self.bias_fetch.read} if self.config.bias else {}
+        readers |= {"skip": self.skip_read} if self.config.skip_masked else {}
         if not readers:
             return
-        chosen: list[Any] = [Const(1)]
-        if len(readers) == 2:
-            mask, bias = readers
-            stands = Signal(name="bias_stands")
-            m.d.sync += stands.eq(bias.valid & (stands | ~mask.valid) & ~self.read.ready)
-            chosen = [mask.valid & ~stands, ~mask.valid | stands]
-        for reader, choice in zip(readers, chosen, strict=True):
+        *earlier, last = readers
+        stands = {name: Signal(name=f"{name}_stands") for name in list(readers)[1:]}  # its request waits
+        chosen: dict[str, Any] = {}
+        before: Any = Const(0, 1)  # a reader with precedence requests
+        for name in earlier:
+            others = Cat(each for other, each in stands.items() if other != name).any()
+            chosen[name] = (stands.get(name, Const(0, 1)) | (readers[name].valid & ~before)) & ~others
+            before |= readers[name].valid
+        chosen[last] = stands[last] | ~before if earlier else Const(1)
+        for name, waits in stands.items():
+            m.d.sync += waits.eq(readers[name].valid & chosen[name] & ~self.read.ready)
+        for name, reader in readers.items():
+            choice = chosen[name]
             m.d.comb += [reader.data.eq(self.read.data), reader.ready.eq(self.read.ready & choice)]
             with m.If(choice):
                 m.d.comb += [

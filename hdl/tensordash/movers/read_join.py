@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block, placed
 from ..configuration.core_config import MAX_CORES
 from ..configuration.parameters import require_int
+from ..short_queue import ShortQueue
 from .axi import AxiReadSignature, bounds_layout
 from .bursts import within_bounds
-from .turn_queue import TurnQueue
 
 __all__ = ["PATIENCE_BITS", "ReadJoin", "choose_least_recent", "number_bits"]
 
@@ -86,7 +86,7 @@ class ReadJoin(Block):
     def __init__(self, *, cores: int, data_bits: int, address_bits: int, outstanding: int = 64) -> None:
         id_bits = 1 + number_bits(cores)
         self.number = cores
-        self._queue = TurnQueue(cores=cores, places=require_int("outstanding", outstanding, 2, 256))
+        self._queue = ShortQueue(bits=cores, places=require_int("outstanding", outstanding, 2, 256))
         self._skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
         bus = {"data_bits": data_bits, "address_bits": address_bits}
         super().__init__(

@@ -8,11 +8,12 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_bool, require_int
+from ..configuration.parameters import require_int
 
 __all__ = ["Walk"]
 
 COUNT_BITS = 12
+PLACES = ("address", "x", "y")
 
 
 class Walk(Block):
@@ -25,8 +26,8 @@ class Walk(Block):
     ----------
     loops : int
         Number of loops, at least 2.
-    only_y : bool
-        The walk has only y, without address and x.
+    places : tuple of str
+        What the walk has, of `PLACES`. Members of others do not exist.
 
     Members
     -------
@@ -35,7 +36,7 @@ class Walk(Block):
     step : In(1)
         Advance to the next group.
     first_address, first_x, first_y : In
-        First address, x and y. With `only_y`, only members of y exist, here and below.
+        First address, x and y.
     address_steps, x_steps, y_steps : In(16, loops)
         Increments of each loop's step, the innermost first. They must not change between `start` and the last `step`.
     counts : In(12, loops - 1)
@@ -52,11 +53,12 @@ class Walk(Block):
     Source: docs/core.md, "Loops".
     """
 
-    def __init__(self, *, loops: int, only_y: bool = False) -> None:
+    def __init__(self, *, loops: int, places: tuple[str, ...] = PLACES) -> None:
         self.loops = require_int("loops", loops, 2)
-        require_bool("only_y", only_y)
-        shapes = {"y": signed(16)} if only_y else {"address": 16, "x": signed(16), "y": signed(16)}
-        self.places = tuple(shapes)
+        if not isinstance(places, tuple) or not places or not set(places) <= set(PLACES):
+            raise ValueError(f"places must be a tuple of some of {', '.join(PLACES)}, not {places!r}")
+        shapes = {name: 16 if name == "address" else signed(16) for name in places}
+        self.places = places
         super().__init__(
             {
                 "start": In(1),
@@ -66,7 +68,7 @@ class Walk(Block):
                 "counts": In(ArrayLayout(COUNT_BITS, loops - 1)),
                 **{name: Out(shape) for name, shape in shapes.items()},
             },
-            variant=f"{loops}_loops" + ("_of_y" if only_y else ""),
+            variant=f"{loops}_loops" + ("_of_" + "_".join(places) if places != PLACES else ""),
         )
 
     def elaborate(self, platform):

@@ -5,9 +5,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
 from ..one_hot import one_hot_mux
+from ..short_queue import ShortQueue
 from .axi import AxiWriteSignature
 from .read_join import choose_least_recent, number_bits
-from .turn_queue import TurnQueue
 
 __all__ = ["WriteJoin"]
 
@@ -47,7 +47,7 @@ class WriteJoin(Block):
     def __init__(self, *, cores: int, data_bits: int, address_bits: int) -> None:
         id_bits = 1 + number_bits(cores)
         self.number = cores
-        self._queue = TurnQueue(cores=cores, places=QUEUED)
+        self._queue = ShortQueue(bits=cores, places=QUEUED)
         bus = {"data_bits": data_bits, "address_bits": address_bits}
         super().__init__(
             {

@@ -150,6 +150,7 @@ class TestFiles:
             "core-fp8",
             "core-int8",
             "core-nvfp4",
+            "core-skip",
             "core-wide",
         ]
         assert not set(preset_names()) & set(preset_names("core"))
@@ -157,6 +158,7 @@ class TestFiles:
         binned = ["tile.format=bf16", "tile.accumulator={ bins = 3, bin_bits = 16 }"]
         assert load_any_preset("core-bf16") == load_any_preset("core", binned)
         assert load_any_preset("core-dense-bf16") == load_any_preset("core-bf16").baseline
+        assert load_any_preset("core-skip") == load_any_preset("core", ["core.skip_masked=true"])
         assert load_any_preset("core-int8") == load_any_preset("core", ["tile.format=int8"])
         assert load_any_preset("core-dense-int8") == load_any_preset("core-int8").baseline
         recommended = load_preset("recommended", ["tile.counters=snapshot"])

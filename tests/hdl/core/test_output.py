@@ -47,10 +47,13 @@ CONFIGS = {
         *(*SMALL, "tile.format=bf16", "tile.accumulator={bins=3}"),
         *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic")),
     ],
+    "skipped passes": [*SMALL, "core.skip_masked=true"],
+    "skipped passes without biases": [*SMALL, "core.skip_masked=true", "core.bias=false", "tile.columns=8"],
+    "skipped passes in bins": [*SMALL, "core.skip_masked=true", "tile.format=bf16", "tile.accumulator={bins=3}"],
     "nothing built": [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic"))],
 }
 
-QUICK = ("usual", "nothing-built-in-bins")
+QUICK = ("usual", "skipped passes", "nothing-built-in-bins")
 
 
 def run(name, *replaced, effort=0.4, seed=3, test=None):

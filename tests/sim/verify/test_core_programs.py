@@ -26,6 +26,7 @@ def test_programs(test: str) -> None:
         "core-wide",
         "core-fp8",
         "core-nvfp4",
+        "core-skip",
     ],
 )
 def test_other_presets(name: str) -> None:

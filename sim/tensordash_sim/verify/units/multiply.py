@@ -39,6 +39,7 @@ class Bench:
         self.words = {side: self.config.stream_words(side) for side in SIDES}
         self.shown: dict[str, list[int | None]] = {}
         self.waited = 0  # cycles in which a late bank reduced the offered steps
+        self.idle = {"taken": 0, "command_descriptor_valid": 0, "a_read_ready": 0, "b_read_ready": 0}
         self.forget()
 
     def forget(self) -> None:
@@ -49,7 +50,7 @@ class Bench:
 
     async def begin(self) -> None:
         self.beats.drive()
-        await self.pins.reset(taken=0, command_descriptor_valid=0, a_read_ready=0, b_read_ready=0)
+        await self.pins.reset(**self.idle)
 
     async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
         """Run one cycle; return the number of offered steps, `last`, and the error if the descriptor is done."""
@@ -84,6 +85,7 @@ class Bench:
                     assert address < self.words[side], f"cycle {pins.cycle}: word {address} of side {side} is read"
                     self.shown[side][bank] = address
         done = self.beats.finish()
+        self.serve()
         await pins.tick()
         if reset:
             self.beats.drop()
@@ -95,16 +97,14 @@ class Bench:
         self.reads = {side: [0] * self.depth for side in SIDES}
         value = await self._offered_value(values)
         words = -(-values["steps"] // self.depth)
-        passes = [(p, q) for p in range(values["b_streams"]) for q in range(values["a_streams"])]
+        passes = self.passes(values)
         beyond = any(values[f"{side}_base"] + values[f"{side}_streams"] * words > self.words[side] for side in SIDES)
-        first = value + 2
+        while self.pins.cycle < value + 2:
+            assert (await self.cycle())[0] == 0, f"steps too early: {values}"
         for p, q in passes:
             step = 0
             while step < words * self.depth:
-                if step == 0 and (p, q) == (0, 0):
-                    while self.pins.cycle < first:
-                        assert (await self.cycle())[0] == 0, f"steps too early: {values}"
-                available, last, done = await self.cycle()
+                available, last, done = await self.offered(step)
                 where = f"cycle {self.pins.cycle - 1}, pass {p} {q}, step {step} of {values}"
                 left = words * self.depth - step
                 assert done is None, f"{where}: done too early"
@@ -118,10 +118,25 @@ class Bench:
                     found = {side: self.before[side][bank] for side in SIDES}
                     assert found == expected, f"{where}: bank {bank} shows words {found}, not {expected}"
                 step += self.took
-        available, _, error = await self.cycle()
+        available, _, error = await self.ended()
         assert (available, error) == (0, ERRORS["range"] * beyond), f"error {error} at the end of {values}"
         one_read = [len(passes) * words] * self.depth
         assert self.reads == dict.fromkeys(SIDES, one_read), f"{self.reads} words are read, not {one_read}: {values}"
+
+    def serve(self) -> None:
+        """Serve other ports in this cycle."""
+
+    def passes(self, values: dict[str, int]) -> list[tuple[int, int]]:
+        """Return the streams of sides B and A of each pass."""
+        return [(p, q) for p in range(values["b_streams"]) for q in range(values["a_streams"])]
+
+    async def offered(self, step: int) -> tuple[int, int, int | None]:
+        """Run the cycle in which steps from `step` on are offered, unless its bank is late."""
+        return await self.cycle()
+
+    async def ended(self) -> tuple[int, int, int | None]:
+        """Run the cycle after the last step."""
+        return await self.cycle()
 
     async def _offered_value(self, values: dict[str, int]) -> int:
         """Send the descriptor; return the cycle in which the unit accepted its last beat."""

@@ -3,10 +3,10 @@
 import cocotb
 import numpy as np
 
-from tensordash.configuration.descriptors import decode
+from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash_sim.golden import BinnedAccumulator, ExactAccumulator
-from tensordash_sim.golden.core.effects import written_groups
+from tensordash_sim.golden.core.effects import overwrites_masks, written_groups
 from tensordash_sim.golden.core.sums import make_sum
 from tensordash_sim.verify.programs.field_cases import field_cases
 from tensordash_sim.verify.units.output_bench import Bench, random_fields
@@ -26,8 +26,12 @@ async def random_descriptors(dut, stall: float) -> None:
         await bench.execute({**full, "b_streams": count, "partial": first}, stall)
     for _ in range(max(2, round(12 * bench.job.effort))):
         fields = random_fields(bench.random, bench.config)
+        while overwrites_masks(encode(OPERATIONS["multiply"], fields), bench.config):
+            fields = random_fields(bench.random, bench.config)
         if bench.random.random() < 0.7:
             bench.place_biases(fields["bias_address"])
+        if bench.config.skip_masked:
+            bench.empty_masks()
         await bench.execute(fields, stall)
 
 

@@ -14,9 +14,11 @@ from tensordash.configuration.numerics import Binned
 from tensordash.layouts import sum_shape
 from tensordash_sim.golden import BinnedAccumulator, IntegerAccumulator
 from tensordash_sim.golden.core.golden_core import CoreFailure, Memory
+from tensordash_sim.golden.core.loop_walk import LoopWalk
 from tensordash_sim.golden.core.sums import make_sum
 from tensordash_sim.golden.numbers import fixed_values
 from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.pins import split
 from tensordash_sim.verify.random_values import random_value
 from tensordash_sim.verify.units.buffer_model import BufferModel
 from tensordash_sim.verify.units.far_sums import FarSums
@@ -85,7 +87,59 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
             f"x_{k}": random.randint(-9, 9),
             f"y_{k}": random.randint(-2, 3),
         }
+    if config.skip_masked and random.random() < 0.6:
+        fields |= {"skip_masked": 1, "stride": 1}
+        fields |= {name: fields[name] * config.tile.lanes for name in ("x", "x_0", "x_1", "x_2", "x_3")}
     return fields
+
+
+class MaskReader:
+    """Model of a multiply unit that skips passes: reads groups through the output unit's port, and gives marks.
+
+    Parameters
+    ----------
+    pins : Pins
+        The output unit's pins.
+    buffer : BufferModel
+        The buffer.
+    random : Random
+        Source of the reads and of the cycles without a mark.
+    """
+
+    def __init__(self, pins: Any, buffer: BufferModel, random: Random) -> None:
+        self.pins, self.buffer, self.random = pins, buffer, random
+        self.requests = self.marked = False
+        self._group = 0
+        self._expected: list[list[int]] | None = None
+
+    def drive(self, marks: list[int], stall: float, *, reset: bool) -> None:
+        """Drive a request and a mark."""
+        lanes = self.buffer.config.tile.lanes
+        address_bits = (self.buffer.config.groups - 1).bit_length()
+        if not self.requests:
+            self.requests, self._group = self.random.random() < 0.3, self.random.randrange(self.buffer.config.groups)
+        self.requests &= not reset
+        self.marked = not reset and bool(marks) and (self.marked or self.random.random() >= stall)
+        self.pins.drive(
+            skip_read_valid=int(self.requests),
+            skip_read_enable=(1 << lanes) - 1,
+            skip_read_address=sum(self._group << (address_bits * k) for k in range(lanes)),
+            marks_valid=int(self.marked),
+            marks_payload=marks[0] if self.marked else self.random.getrandbits(1),
+        )
+
+    def take(self, marks: list[int]) -> None:
+        """Check the data of a read taken in the last cycle, and remove what the output unit accepts in this cycle."""
+        lanes, width = self.buffer.config.tile.lanes, self.buffer.config.value_bits
+        if self._expected is not None:
+            data = split(self.pins.read("skip_read_data"), lanes * width, lanes)
+            assert [split(each, width, lanes) for each in data] == self._expected, "the multiply unit reads other data"
+        self._expected = None
+        if self.requests and self.pins.read("skip_read_ready"):
+            self.requests, self._expected = False, self.buffer.groups[self._group].tolist()
+        if self.marked and self.pins.read("marks_ready"):
+            marks.pop(0)
+            self.marked = False
 
 
 class Bench:
@@ -98,6 +152,7 @@ class Bench:
         self.buffer = BufferModel(
             self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"]
         )
+        self.reader = MaskReader(self.pins, self.buffer, self.random)
 
     async def begin(self) -> None:
         """Reset the unit, and fill streams and buffer with random operands."""
@@ -107,7 +162,8 @@ class Bench:
         values = np.reshape(random_values(self.random, self.config, self.golden.buffer.size), self.golden.buffer.shape)
         self.golden.buffer[...] = values
         self.buffer.groups[...] = values
-        await self.pins.reset(**IDLE, **self.buffer.idle())
+        idle = {"marks_valid": 0, "skip_read_valid": 0} if self.config.skip_masked else {}
+        await self.pins.reset(**IDLE, **self.buffer.idle(), **idle)
 
     def place_biases(self, first: int) -> None:
         """Place biases near a group, with exponents near the lower and the upper end of the sums.
@@ -143,6 +199,12 @@ class Bench:
             magnitudes = [self.random.getrandbits(self.random.choice((31, self.random.randint(1, 31)))) for _ in signs]
             self._place(group, [(each ^ sign) & 0xFFFFFFFF for each, sign in zip(magnitudes, signs, strict=True)])
 
+    def empty_masks(self) -> None:
+        """Empty half of the groups, so that passes are skipped."""
+        for group in range(self.config.groups):
+            if self.random.random() < 0.5:
+                self.golden.buffer[group] = self.buffer.groups[group] = 0
+
     def _place(self, group: int, patterns: list[int]) -> None:
         """Place values of 32 bits in a group."""
         made = np.array(patterns, "<u4").view(self.golden.buffer.dtype).reshape(self.golden.buffer[group].shape)
@@ -152,7 +214,8 @@ class Bench:
         """Execute one descriptor, and compare; with `cut`, reset in that cycle. Return whether it was done."""
         bits = encode(OPERATIONS["multiply"], fields)
         _, values = decode(bits)
-        rows = self._rows(values)
+        marks = self._marks(values)
+        rows = self._rows(values, marks)
         beats = [bits >> (128 * k) & ((1 << 128) - 1) for k in range(4)]
         # Banks that a bias or a turn of a mask needs. Reads of other banks waste energy and may stall other readers.
         lanes = self.config.tile.lanes
@@ -169,6 +232,9 @@ class Bench:
                 rst=int(cycle == cut),
             )
             self.buffer.drive(stall)
+            reader = self.reader if self.config.skip_masked else None
+            if reader:
+                reader.drive(marks, stall, reset=cycle == cut)
             await self.pins.settle()
             self.buffer.answer()
             await self.pins.settle()
@@ -178,10 +244,12 @@ class Bench:
                 rows.pop(0)
                 offered, last = False, cycle
             done, error = self.pins.read("command_done"), self.pins.read("command_error")
-            if most and self.pins.read("read_valid"):
+            if most and self.pins.read("read_valid") and not (reader and reader.requests):
                 read = self.pins.read("read_enable").bit_count()
                 assert read <= most, f"{read} banks are read instead of {most} ({fields})"
             self.buffer.take()
+            if reader:
+                reader.take(marks)
             await self.pins.tick()
             if cycle == cut:
                 return False
@@ -190,6 +258,7 @@ class Bench:
         else:
             raise AssertionError("the descriptor is never done")
         assert not rows, f"done before {len(rows)} rows were accepted"
+        assert not marks, f"done before {len(marks)} marks were accepted"
         assert cycle >= last + 2, f"done less than 2 cycles after the last row ({fields})"
         expected = 0
         try:
@@ -211,13 +280,22 @@ class Bench:
         actual, expected = (int(each[tuple(place)]) for each in (self.buffer.groups, self.golden.buffer))
         return f"{actual:#x}, golden has {expected:#x}"
 
-    def _rows(self, values: Any) -> list[int]:
-        """Return the rows of all blocks, in the tile's order and format."""
+    def _marks(self, values: Any) -> list[int]:
+        """Return for each pass whether it is skipped, if the descriptor skips passes."""
+        if not values["skip_masked"]:
+            return []
+        walk = LoopWalk(values, loops=4)
+        return [int(self.golden._is_masked(values, walk)) for _ in range(values["a_streams"] * values["b_streams"])]
+
+    def _rows(self, values: Any, marks: list[int]) -> list[int]:
+        """Return the rows of all blocks that are not skipped, in the tile's order and format."""
         tile, depth = self.config.tile, self.config.tile.window_depth
         size = -(-values["steps"] // depth) * depth
         rows = []
         for p in range(values["b_streams"]):
             for q in range(values["a_streams"]):
+                if marks and marks[p * values["a_streams"] + q]:
+                    continue
                 b = self.golden.streams["b"][depth * values["b_base"] + p * size :][:size]
                 a = self.golden.streams["a"][depth * values["a_base"] + q * size :][:size]
                 block = self.golden._block(b, a)

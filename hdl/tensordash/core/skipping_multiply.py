@@ -1,0 +1,134 @@
+"""Multiply that leaves out passes whose masks are all zeros."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import Out
+
+from ..block import placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.registers import ERRORS
+from ..memory.bank import group_address_bits
+from ..memory.signature import BufferReadSignature
+from ..movers.unit import DescriptorRegister
+from .multiply import Multiply, NextWord
+from .pass_filter import LOOPS, PassFilter
+
+__all__ = ["SkippingMultiply"]
+
+
+class SkippingMultiply(Multiply):
+    """Executes `multiply` like `Multiply`, but takes its passes from a `PassFilter`.
+
+    Timing: the first steps are offered 6 cycles after the descriptor's last beat was taken, or later if the filter
+    still reads masks. There is no bubble between passes if the next pass is known when the last word but one of a pass
+    begins. Otherwise all steps wait until the filter finds the next pass or the end. If no pass runs, `done` is high in
+    the second cycle after the filter's last entry.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core, with `skip_masked`.
+
+    Members
+    -------
+    mask_read : Out(BufferReadSignature)
+        Reads of masks.
+    marks : Out(stream of 1 bit)
+        As in `PassFilter`.
+    command, a_read, b_read, available, last, taken
+        As in `Multiply`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `config` is not a CoreConfig with `skip_masked`.
+
+    Source: docs/core.md, "Multiply".
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.filter = PassFilter(config)
+        super().__init__(config)
+
+    def _more_members(self) -> dict[str, Any]:
+        tile, config = self.config.tile, self.config
+        port = {
+            "lanes": tile.lanes,
+            "width": config.value_bits,
+            "address_bits": group_address_bits(config.groups),
+        }
+        return {"mask_read": Out(BufferReadSignature(**port)), "marks": Out(stream.Signature(1))}
+
+    def elaborate(self, platform):
+        """Build the unit and its filter."""
+        m = super().elaborate(platform)
+        m.submodules.filter = placed(self.filter, platform)
+        wiring.connect(m, self.filter.read, wiring.flipped(self.mask_read))
+        wiring.connect(m, self.filter.marks, wiring.flipped(self.marks))
+        return m
+
+    def _next_word(
+        self, m: Module, descriptor: DescriptorRegister, running: Signal, starts: Signal, after: Signal
+    ) -> NextWord:
+        """Walk one word ahead of the head, through the passes that the filter found."""
+        self._filter(m, descriptor)
+        passes = self.filter.passes
+        words = {side: Signal(range(count), name=f"{side}_word", reset_less=True) for side, count in self.words.items()}
+        steps = Signal(16, name="steps_left", reset_less=True)  # left in the pass, from the next word on
+        is_last = Signal(name="pass_is_last", reset_less=True)  # no pass runs after the next word's
+        loaded, loads = Signal(name="loaded"), Signal(name="loads")  # the next word is the first of all
+        ends, final, waits, absent = (Signal(name=name) for name in ("ends", "next_final", "waits", "absent"))
+        turns = Signal(name="turns")  # the next word becomes the first of another pass
+        idle = ~running & ~loaded & ~self.command.done
+        m.d.comb += [
+            ends.eq(steps <= self.depth),
+            final.eq(ends & (is_last | ~passes.payload.runs)),
+            waits.eq(ends & ~is_last & ~passes.valid),
+            loads.eq(idle & passes.payload.runs),
+            absent.eq(idle & passes.valid & ~passes.payload.runs),
+            turns.eq(after & ends & ~is_last),
+            passes.ready.eq(loads | absent | turns),
+        ]
+        with m.If(loads):
+            m.d.sync += loaded.eq(1)
+        with m.Elif(starts):
+            m.d.sync += loaded.eq(0)
+        with m.If(loads | turns):
+            m.d.sync += [is_last.eq(passes.payload.last), steps.eq(descriptor["steps"])]
+        with m.Elif(after):
+            m.d.sync += steps.eq(steps - self.depth)
+        addresses = {}
+        for side, word in words.items():
+            begin, behind = passes.payload[f"{side}_word"], Signal.like(word, name=f"{side}_word_after")
+            grown = Mux(word == self.words[side] - 1, 0, (word + 1)[: len(word)])
+            m.d.comb += behind.eq(Mux(ends, begin, grown))
+            with m.If(loads):
+                m.d.sync += word.eq(begin)
+            with m.Elif(after):
+                m.d.sync += word.eq(behind)
+            addresses[side] = word, behind
+        return NextWord(ready=loaded & ~waits, ends=ends, final=final, addresses=addresses, waits=waits, absent=absent)
+
+    def _filter(self, m: Module, descriptor: DescriptorRegister) -> None:
+        """Connect the filter to the descriptor."""
+        found = self.filter
+        begun = Signal(name="begun")  # the filter has the descriptor
+        with m.If(self.command.done):
+            m.d.sync += begun.eq(0)
+        with m.Elif(descriptor.present):
+            m.d.sync += begun.eq(1)
+        same = ("skip_masked", "a_base", "b_base", "a_streams", "b_streams", "fp32", "x", "x_size", "mask_address")
+        m.d.comb += [
+            found.start.eq(descriptor.present & ~begun),
+            found.pass_words.eq((descriptor["steps"] + (self.depth - 1)) >> (self.depth - 1).bit_length()),
+            *(getattr(found, name).eq(descriptor[name]) for name in same),
+            *(
+                getattr(found, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
+                for name in ("address", "x")
+                for k in range(LOOPS)
+            ),
+            *(found.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
+            self.command.error.eq(Mux(found.beyond, ERRORS["range"], 0)),
+        ]
