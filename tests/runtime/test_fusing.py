@@ -11,6 +11,7 @@ from torch import nn
 import tensordash_runtime.compiled as compiled
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, Run
+from tensordash_sim.golden.core.golden_core import GoldenCore
 
 ATEN = torch.ops.aten
 ELEMENT_WISE = {ATEN.relu.default: "relu", ATEN.threshold_backward.default: "mask"}
@@ -254,3 +255,40 @@ def test_registrations(which: str) -> None:
     }[which]
     operation = getattr(torch.ops.tensordash, which).default
     torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+def sparse_network() -> nn.Module:
+    """Return a network in which some units are zero after ReLU for all inputs, and others for most."""
+    model = seeded(lambda: nn.Linear(8, 24), nn.ReLU, lambda: nn.Linear(24, 4))
+    assert isinstance(model[0], nn.Linear)
+    with torch.no_grad():
+        model[0].bias.copy_(1 - torch.arange(24) / 8)
+    return model
+
+
+def test_masked_passes_are_skipped(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped: Counter[bool] = Counter()
+    is_masked = GoldenCore._is_masked
+
+    def counting(*arguments: Any) -> bool:
+        found = is_masked(*arguments)
+        skipped[found] += 1
+        return found
+
+    monkeypatch.setattr(GoldenCore, "_is_masked", counting)
+    model, x = sparse_network(), inputs(8, 8)
+    expected, _ = step(model, x, device)
+    with Device("core-skip", "golden") as core:
+        results, _ = step(model, x, core)
+    assert all(map(torch.equal, results, expected))
+    assert skipped[True]
+    assert skipped[False]
+
+
+@pytest.mark.slow
+def test_masked_passes_are_skipped_on_verilog(device: Device) -> None:
+    model, x = sparse_network(), inputs(40, 8)
+    expected, _ = step(model, x, device)
+    with Device("core-skip", "verilator", quick=True) as core:
+        results, _ = step(model, x, core)
+    assert all(map(torch.equal, results, expected))

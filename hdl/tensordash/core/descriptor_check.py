@@ -184,7 +184,7 @@ class DescriptorCheck(Block):
         return self._any(found)
 
     def _skips(self, code: Signal) -> Value:
-        """Return whether the first beat is that of a multiply with `skip_masked`."""
+        """Return whether the first beat belongs to a multiply with `skip_masked`."""
         multiply = OPERATIONS["multiply"]
         flag = next(field for field in multiply.fields if field.name == "skip_masked")
         return (code == multiply.code) & self.data[flag.low]

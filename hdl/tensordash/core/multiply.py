@@ -28,7 +28,7 @@ class NextWord(NamedTuple):
     final: Any
     """It is the last of all."""
     addresses: dict[str, tuple[Any, Any]]
-    """For each side, its address and that of the word after it."""
+    """For each side, its address and the address of the word after it."""
     waits: Any = Const(0, 1)
     """The word after it is unknown."""
     absent: Any = Const(0, 1)

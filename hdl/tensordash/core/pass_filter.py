@@ -22,7 +22,7 @@ LOOPS = 4
 QUEUED_PASSES = 3
 """A pass takes its place for at least 3 cycles."""
 QUEUED_MARKS = 16
-"""Passes that the output unit may be behind the filter."""
+"""Passes that the filter may be ahead of the output unit."""
 
 
 def pass_layout(config: CoreConfig) -> StructLayout:
