@@ -30,14 +30,14 @@ IMAGES = Convolution(
 )
 
 
-def tensors_of(geometry: Geometry, operation: str, kept: float) -> dict[str, Any]:
+def tensors_of(geometry: Geometry, operation: str, share: float) -> dict[str, Any]:
     """Return operands, and a mask of which a share of the channels and of the rows remains."""
     rng = np.random.default_rng(0)
     draw = {name: rng.standard_normal(geometry.shapes[name]).astype(np.float16) for name in OPERANDS[operation]}
     draw["G"] = np.where(rng.random(draw["G"].shape) < 0.5, draw["G"], np.float16(0)) if "G" in draw else draw["A"]
     mask = rng.standard_normal(geometry.shapes[RESULTS[operation]])
     for axis in range(mask.ndim):
-        mask = mask * (rng.random([size if k == axis else 1 for k, size in enumerate(mask.shape)]) < kept)
+        mask = mask * (rng.random([size if k == axis else 1 for k, size in enumerate(mask.shape)]) < share)
     return {"operands": {name: draw[name] for name in OPERANDS[operation]}, "mask": mask.astype(np.float16)}
 
 
@@ -58,23 +58,23 @@ def test_expected_cycles_leave_out_skipped_passes(geometry: Geometry, operation:
     """An emptier mask takes fewer cycles, but only on a core that skips passes, and only once its values are known."""
     cycles = {}
     for preset in (PRESET, "core"):
-        for kept in (0.4, 1.0):
-            tensors = tensors_of(geometry, operation, kept)
+        for share in (0.4, 1.0):
+            tensors = tensors_of(geometry, operation, share)
             with Device(preset) as device:
                 done = device.contract(geometry, operation, tensors["operands"], mask=tensors["mask"])
                 assert device.expectations is not None
-                cycles[preset, kept] = device.expectations.cycles_of(done.executed)
+                cycles[preset, share] = device.expectations.cycles_of(done.executed)
     assert cycles[PRESET, 0.4] < 0.9 * cycles[PRESET, 1.0]
     assert cycles["core", 0.4] == cycles["core", 1.0]
 
 
 @needs_verilator
-@pytest.mark.parametrize("kept", [0.4, 1.0])
-def test_verilog_has_the_emulators_bits_and_the_expected_cycles(kept: float) -> None:
+@pytest.mark.parametrize("share", [0.4, 1.0])
+def test_verilog_has_the_emulators_bits_and_the_expected_cycles(share: float) -> None:
     with Device(PRESET) as emulator, Device(PRESET, "verilator", quick=True) as verilog:
         for geometry in (PRODUCT, IMAGES):
             for operation in OPERANDS:
-                tensors = tensors_of(geometry, operation, kept)
+                tensors = tensors_of(geometry, operation, share)
                 expected, done = (
                     each.contract(geometry, operation, tensors["operands"], mask=tensors["mask"])
                     for each in (emulator, verilog)
