@@ -47,7 +47,7 @@ LOAD_LOSS = 1 / 3
 region of the buffer (measured on single layers). Slower moves fit between the output unit's accesses."""
 STORE_LOSS = 1 / 12
 """As `LOAD_LOSS`, for a store."""
-MASKED_PASSES = 32
+MASKED_PASSES = 16
 """Passes whose masks may be read before the output unit takes the first of their blocks."""
 MIN_SPEED = 0.25
 """Minimum progress of a tile per cycle, despite all layouts."""

@@ -10,6 +10,7 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, UNITS, decode
 from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.compiler.emission import emit_unordered, order_program
 from tensordash_sim.compiler.footprint import footprints
 from tensordash_sim.compiler.images import TensorImage, side_formats
 from tensordash_sim.compiler.iteration_space import IterationSpace
@@ -19,7 +20,10 @@ from tensordash_sim.compiler.order import Race, add_tokens, find_races
 from tensordash_sim.compiler.pipeline import compile_problem
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Loop, Program
+from tensordash_sim.compiler.resident_loads import ResidentLoads
+from tensordash_sim.compiler.residents import NamedProblem, plan_buffers
 from tensordash_sim.compiler.scheduled import scheduled_paces
+from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden import encode
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
@@ -183,6 +187,47 @@ def test_results_do_not_depend_on_skipping(core, name, operation):
         assert {values["skip_masked"] for values in multiplies} == {int(can_skip)}
         assert golden.steps < plain.steps if can_skip else golden.steps == plain.steps
         assert (golden.counts.zeros, golden.counts.non_finite) == (plain.counts.zeros, plain.counts.non_finite)
+
+
+WIDE = Layer(samples=4, channels=16, filters=16, size=(8, 8), kernel=(3, 3), padding=1)
+BACKWARD = [
+    NamedProblem(Problem(layer=WIDE, operation="AxG", rows="G", fp32=True), {"G": "g2", "A": "a1", "result": "dw2"}),
+    NamedProblem(
+        Problem(layer=WIDE, operation="WxG", rows="G", mask=True), {"G": "g2", "W": "w2", "mask": "a1", "result": "g1"}
+    ),
+]
+"""The backward pass of a layer after ReLU. The input A is the mask, and stays in the buffer."""
+
+
+def backward_pass(overrides: list[str]) -> tuple[GoldenCore, list[int]]:
+    """Run `BACKWARD` as one program with resident tensors; return golden and the program."""
+    config, addresses = CoreConfig.from_toml("", overrides), dict[str, int]()
+    plans = plan_buffers(config, BACKWARD, lambda _: True)
+    loads, rng, memory, descriptors = ResidentLoads(config), np.random.default_rng(0), Memory(SIZE), list[int]()
+    for plan, each in zip(plans, BACKWARD, strict=True):
+        space = IterationSpace(problem=each.problem, core=config, buffer=plan)
+        for role, name in each.names.items():
+            if name not in addresses:
+                addresses[name] = len(addresses) * SIZE // 8
+                groups = rng.integers(-4, 5, (space.product_groups[role], config.tile.lanes**2)).astype(np.float16)
+                groups[rng.random(len(groups)) < 0.4] = 0
+                memory.write(addresses[name], groups.tobytes())
+        tensors = {role: addresses[name] for role, name in each.names.items()}
+        descriptors += loads.insert(space, each.names, tensors, emit_unordered(best_schedule(space), tensors))
+    assert "mask" in dict(plans[1].resident)
+    program = order_program(config, descriptors).descriptors
+    assert find_races(config, program) == []
+    golden = GoldenCore(config, memory)
+    assert golden.run(program).error == ""
+    return golden, program
+
+
+def test_resident_masks_skip():
+    """Results overwrite the mask, an operand of the first problem, in place."""
+    (skipping, program), (plain, _) = backward_pass(["core.skip_masked=true"]), backward_pass([])
+    assert any(decode(bits)[1].get("skip_masked") for bits in program)
+    assert skipping.memory.bytes == plain.memory.bytes
+    assert skipping.steps < plain.steps
 
 
 def test_partial_chunks_skip():

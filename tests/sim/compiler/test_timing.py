@@ -181,8 +181,8 @@ def test_skipped_passes_take_no_time_of_the_tile():
     assert end([0, 0, 0, 10, 10, 10], (2, 3), 1) == (134, 142)
     assert end([10, 10, 10, 0, 0, 0], (2, 3), 1) == (131, 151)
     assert end([2] * 6, (2, 3), 8) == (150, 158)
-    # 32 masks are read ahead of the blocks: the last one, once block 7 begins at 1133.
-    assert end([1000, *[0] * 39], (1, 40), 1) == (1134, 1265)
+    # The masks of 16 passes are read ahead of the blocks: the last ones, once block 23 begins at 1197.
+    assert end([1000, *[0] * 39], (1, 40), 1) == (1198, 1265)
 
 
 def test_sampled_streams_are_scaled_to_all():

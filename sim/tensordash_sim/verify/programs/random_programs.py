@@ -125,6 +125,8 @@ class _Maker:
         self.zeros = random.choice([0.0, 0.3, 0.6, 0.9, 1.0])
         self.channel_groups = random.choice([1, 2, 3, random.randint(1, 9), random.choice([8, 12, 16])])
         self.a_streams, self.b_streams = random.randint(1, 4), random.randint(1, 4)
+        if config.skip_masked and random.random() < 0.3:  # More passes than the core reads masks ahead.
+            self.a_streams, self.b_streams = random.randint(4, 8), random.randint(4, 8)
         self.channels = lanes * self.channel_groups - random.randint(0, lanes - 1)
         self.a_positions = lanes * parts_a * self.a_streams - random.randint(0, lanes * parts_a - 1)
         self.b_positions = lanes * parts_b * self.b_streams - random.randint(0, lanes * parts_b - 1)
