@@ -26,13 +26,13 @@ class NextWord(NamedTuple):
     ends: Any
     """It is the last of its pass."""
     final: Any
-    """It is the last of all."""
+    """It is the last of all, or of those known so far."""
     addresses: dict[str, tuple[Any, Any]]
     """For each side, its address and the address of the word after it."""
-    waits: Any = Const(0, 1)
-    """The word after it is unknown."""
+    is_last: Any = Const(1, 1)
+    """If the head's word is final: no further pass will start."""
     absent: Any = Const(0, 1)
-    """There is no word at all."""
+    """No pass is left to start."""
 
 
 class Multiply(Block):
@@ -118,7 +118,7 @@ class Multiply(Block):
             after.eq(starts | (passed & ~final)),
             self.command.done.eq(finished),
         ]
-        m.d.sync += finished.eq((passed & final) | next_word.absent)
+        m.d.sync += finished.eq((passed & final & next_word.is_last) | next_word.absent)
         with m.If(starts):
             m.d.sync += running.eq(1)
         with m.Elif(passed & final):
@@ -131,7 +131,7 @@ class Multiply(Block):
             ahead.eq(Cat(head[bank + 1 :].any() for bank in range(self.depth))),
             any_late.eq(late["a"] | late["b"]),
         ]
-        self._offer(m, running & ~next_word.waits, head, takes, (ends, ahead, any_late))
+        self._offer(m, running, head, takes, (ends, ahead, any_late))
         with m.If(after):
             m.d.sync += [ends.eq(next_word.ends), final.eq(next_word.final)]
         begins = Signal(self.depth)  # banks that must read another word
@@ -157,7 +157,9 @@ class Multiply(Block):
         for bank in range(self.depth):
             m.d.comb += read.address[bank].eq(Mux(far[bank], behind, Mux(near[bank], current, address)))
 
-    def _offer(self, m: Module, running: Any, head: Signal, takes: Signal, limits: tuple[Signal, Signal, Any]) -> None:
+    def _offer(
+        self, m: Module, running: Signal, head: Signal, takes: Signal, limits: tuple[Signal, Signal, Any]
+    ) -> None:
         """Offer steps from the head on, up to the end of the pass or a late bank. Move the head past those taken."""
         depth, taken = self.depth, self.taken
         ends, ahead, late = limits

@@ -22,9 +22,10 @@ class SkippingMultiply(Multiply):
     """Executes `multiply` like `Multiply`, but takes its passes from a `PassFilter`.
 
     Timing: the first steps are offered 6 cycles after the descriptor's last beat was taken, or later if the filter
-    still reads masks. There is no bubble between passes if the next pass is known when the last word but one of a pass
-    begins. Otherwise all steps wait until the filter finds the next pass or the end. If no pass runs, `done` is high in
-    the second cycle after the filter's last entry.
+    still reads masks. There is no bubble between passes if the next pass is known when the last word of a pass becomes
+    the next word. Otherwise the pass ends first, and the next one starts 3 cycles later or when it is known: the filter
+    may wait until the output unit has the pass's block. If the last passes are skipped, `done` is high in the second
+    cycle after the filter's last entry.
 
     Parameters
     ----------
@@ -77,20 +78,24 @@ class SkippingMultiply(Multiply):
         passes = self.filter.passes
         words = {side: Signal(range(count), name=f"{side}_word", reset_less=True) for side, count in self.words.items()}
         steps = Signal(16, name="steps_left", reset_less=True)  # left in the pass, from the next word on
-        is_last = Signal(name="pass_is_last", reset_less=True)  # no pass runs after the next word's
-        loaded, loads = Signal(name="loaded"), Signal(name="loads")  # the next word is the first of all
-        ends, final, waits, absent = (Signal(name=name) for name in ("ends", "next_final", "waits", "absent"))
+        is_last = Signal(name="pass_is_last", reset_less=True)  # no pass follows the next word's, or a final head's
+        loaded, loads = Signal(name="loaded"), Signal(name="loads")  # the next word is the first one to start
+        ends, final, absent = Signal(name="ends"), Signal(name="next_final"), Signal(name="absent")
         turns = Signal(name="turns")  # the next word becomes the first of another pass
+        # The pass after the next word's was unknown in the first cycle of the next word. It remains left out, because
+        # some banks may have been taken without reading it.
+        fresh, stops, stopped = Signal(name="fresh"), Signal(name="stops"), Signal(name="stopped", reset_less=True)
         idle = ~running & ~loaded & ~self.command.done
         m.d.comb += [
+            stops.eq(Mux(fresh, ~passes.payload.runs, stopped)),
             ends.eq(steps <= self.depth),
-            final.eq(ends & (is_last | ~passes.payload.runs)),
-            waits.eq(ends & ~is_last & ~passes.valid),
+            final.eq(ends & (is_last | stops)),
             loads.eq(idle & passes.payload.runs),
             absent.eq(idle & passes.valid & ~passes.payload.runs),
-            turns.eq(after & ends & ~is_last),
+            turns.eq(after & ends & ~final),
             passes.ready.eq(loads | absent | turns),
         ]
+        m.d.sync += [fresh.eq(loads | after), stopped.eq(stops)]
         with m.If(loads):
             m.d.sync += loaded.eq(1)
         with m.Elif(starts):
@@ -109,7 +114,7 @@ class SkippingMultiply(Multiply):
             with m.Elif(after):
                 m.d.sync += word.eq(behind)
             addresses[side] = word, behind
-        return NextWord(ready=loaded & ~waits, ends=ends, final=final, addresses=addresses, waits=waits, absent=absent)
+        return NextWord(ready=loaded, ends=ends, final=final, addresses=addresses, is_last=is_last, absent=absent)
 
     def _filter(self, m: Module, descriptor: DescriptorRegister) -> None:
         """Connect the filter to the descriptor."""
