@@ -37,7 +37,7 @@ ZEROS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 STREAM_STEPS = 128
 STREAMS = 4000
 PENALTIES = (0.0, 0.1, 1.0)
-"""Weights of the penalty on activations."""
+"""Weights of the penalty on activations, by default."""
 TOKENS = 128
 """Positions of each block that run on the Verilog: one text."""
 LOSS_BATCHES = 20
@@ -185,6 +185,7 @@ def main() -> None:
     """Run the command."""
     parser = argument_parser(__doc__)
     parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
+    parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES, metavar="W", help="weights to train")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
     arguments = parser.parse_args()
     if arguments.train is not None and arguments.train < 1:
@@ -196,7 +197,7 @@ def main() -> None:
     results = load_figures(RESULTS)
     results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": measure_random_zeros()}
     store_figures(RESULTS, results)
-    for penalty in PENALTIES if arguments.train else ():
+    for penalty in arguments.penalties if arguments.train else ():
         command = f"python bench/past_four.py --train {arguments.train}"
         row = {"command": command, **measured_at(), **train(penalty, arguments.train)}
         results["gpt"] = {**results.get("gpt", {}), str(penalty): row}

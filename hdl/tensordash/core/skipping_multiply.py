@@ -23,7 +23,7 @@ class SkippingMultiply(Multiply):
 
     Timing: the first steps are offered 6 cycles after the descriptor's last beat was taken, or later if the filter
     still reads masks. There is no bubble between passes if the next pass is known when the last word of a pass becomes
-    the next word. Otherwise the pass ends first, and the next one starts 3 cycles later or when it is known: the filter
+    the head's. Otherwise the pass ends first, and the next one starts 3 cycles later or when it is known: the filter
     may wait until the output unit has the pass's block. If the last passes are skipped, `done` is high in the second
     cycle after the filter's last entry.
 
@@ -82,20 +82,15 @@ class SkippingMultiply(Multiply):
         loaded, loads = Signal(name="loaded"), Signal(name="loads")  # the next word is the first one to start
         ends, final, absent = Signal(name="ends"), Signal(name="next_final"), Signal(name="absent")
         turns = Signal(name="turns")  # the next word becomes the first of another pass
-        # The pass after the next word's was unknown in the first cycle of the next word. It remains left out, because
-        # some banks may have been taken without reading it.
-        fresh, stops, stopped = Signal(name="fresh"), Signal(name="stops"), Signal(name="stopped", reset_less=True)
         idle = ~running & ~loaded & ~self.command.done
         m.d.comb += [
-            stops.eq(Mux(fresh, ~passes.payload.runs, stopped)),
             ends.eq(steps <= self.depth),
-            final.eq(ends & (is_last | stops)),
+            final.eq(ends & (is_last | ~passes.payload.runs)),
             loads.eq(idle & passes.payload.runs),
             absent.eq(idle & passes.valid & ~passes.payload.runs),
             turns.eq(after & ends & ~final),
             passes.ready.eq(loads | absent | turns),
         ]
-        m.d.sync += [fresh.eq(loads | after), stopped.eq(stops)]
         with m.If(loads):
             m.d.sync += loaded.eq(1)
         with m.Elif(starts):

@@ -49,7 +49,6 @@ BROKEN = {
     "marks enter a full queue": ("(~skip_masked | |mark_places)", "1'b1"),
     "a skipped pass is not marked": (".added(~kept)", ".added(1'b0)"),
     "a range error is missed": ("beyond <= beyond | a_over", "beyond <= beyond"),
-    "an unknown pass is run": ("starts_not = ~(ends", "starts_not = ~(1'b0 & ends"),
     "the second pass does not begin": ("if (loads | turns) begin", "if (loads) begin"),
     "a pass after the last one is expected": ("pass_is_last <= filter__passes_payload_last", "pass_is_last <= 1'b0"),
 }
