@@ -260,9 +260,10 @@ def test_registrations(which: str) -> None:
 def sparse_network() -> nn.Module:
     """Return a network in which some units are zero after ReLU for all inputs, and others for most."""
     model = seeded(lambda: nn.Linear(8, 24), nn.ReLU, lambda: nn.Linear(24, 4))
-    assert isinstance(model[0], nn.Linear)
+    first = next(model.children())
+    assert isinstance(first, nn.Linear)
     with torch.no_grad():
-        model[0].bias.copy_(1 - torch.arange(24) / 8)
+        first.bias.copy_(1 - torch.arange(24) / 8)
     return model
 
 
