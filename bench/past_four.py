@@ -2,6 +2,7 @@
 
     python bench/past_four.py                # measure random zeros (a minute), then write the page
     python bench/past_four.py --train 500    # first train the networks of the other tables: fifteen minutes each
+    python bench/past_four.py --logic        # first count the gates of skipping: ten minutes
     python bench/past_four.py --json         # only measure random zeros; print them and the stored figures of networks
 
 The bench models the tile's cycles without memory. No hardware drops steps. Passes are skipped on the Verilog of cores
@@ -23,6 +24,8 @@ from torch.nn import functional as F  # noqa: N812
 from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
 from past_four_core import measure_on_verilog
 from tensordash import load_preset
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.networks.gpt import load
@@ -31,6 +34,8 @@ from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operat
 from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "past_four.json"
+COSTS = DOCS / "cost.json"
+"""Figures of `bench/cost.py`, which has the logic of `core`."""
 PAGE = DOCS / "system.md"
 PRESETS = ("recommended", "recommended-2x8")
 ZEROS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -176,6 +181,19 @@ def _sum_cycles(cycles: list[dict[str, float]]) -> dict[str, float]:
     return {name: sum(each[name] for each in cycles) for name in cycles[0]}
 
 
+def measure_added_gates() -> dict[str, Any]:
+    """Return the gate equivalents that `core-skip` adds to `core`, by unit, and the delay around its tile in ns."""
+    from tensordash_synth.core_cost import synthesize_core
+
+    core = load_figures(COSTS)["core"]["figures"]
+    config = load_any_preset("core-skip")
+    assert isinstance(config, CoreConfig)
+    skipping = synthesize_core(config, power=False, jobs=1).to_json()
+    plain, units = (each["tensordash"]["units_ge"] for each in (core, skipping))
+    added = {name: units[name] - plain[name] for name in units if units[name] != plain[name]}
+    return {"added_ge": added, "around_ns": {"core": core["around_ns"], "core-skip": skipping["around_ns"]}}
+
+
 def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
     return replace_between(text, "<!-- past four -->", "<!-- /past four -->", render("past_four", results=results))
@@ -186,17 +204,24 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
     parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES, metavar="W", help="weights to train")
+    parser.add_argument("--logic", action="store_true", help="map `core-skip` first, to count the gates that it adds")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
     arguments = parser.parse_args()
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
     if arguments.json:
-        print_json({"tile": measure_random_zeros(), "ffn_step": load_figures(RESULTS).get("gpt", {})})
+        stored = load_figures(RESULTS)
+        added = sum(stored["logic"]["added_ge"].values()) if "logic" in stored else None
+        print_json({"tile": measure_random_zeros(), "ffn_step": stored.get("gpt", {}), "added_ge": added})
         return
     torch.manual_seed(0)
     results = load_figures(RESULTS)
     results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": measure_random_zeros()}
     store_figures(RESULTS, results)
+    if arguments.logic:
+        command = "python bench/past_four.py --logic"
+        results["logic"] = {"command": command, **measured_at(), **measure_added_gates()}
+        store_figures(RESULTS, results)
     for penalty in arguments.penalties if arguments.train else ():
         command = f"python bench/past_four.py --train {arguments.train}"
         row = {"command": command, **measured_at(), **train(penalty, arguments.train)}
