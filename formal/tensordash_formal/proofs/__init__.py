@@ -30,6 +30,7 @@ from . import (
     output_buffer,
     output_walk,
     pair_layout,
+    pass_filter,
     rounder,
     scheduler,
     snapshot,
@@ -95,6 +96,7 @@ CORE_PROOFS = (
     buffer.PROOF,
     stream_buffer.PROOF,
     stream_feed.PROOF,
+    pass_filter.PROOF,
     join.PROOF,
 )
 """All proofs of a core without its tile, and of what joins several cores."""
