@@ -33,6 +33,7 @@ from . import (
     pass_filter,
     rounder,
     scheduler,
+    skipping_feed,
     snapshot,
     soft_reset,
     staging_buffer,
@@ -97,6 +98,7 @@ CORE_PROOFS = (
     stream_buffer.PROOF,
     stream_feed.PROOF,
     pass_filter.PROOF,
+    skipping_feed.PROOF,
     join.PROOF,
 )
 """All proofs of a core without its tile, and of what joins several cores."""
