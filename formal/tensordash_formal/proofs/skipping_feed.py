@@ -4,6 +4,9 @@ The filter gets each descriptor once, with its fields, and its reads and marks p
 pass. There is no bubble if the next entry is known when the last word but one of a pass begins. `done` follows the last
 step, or the last entry if it has no pass and no step is left.
 
+Steps may wait while the next entry is unknown. The proof does not show that the entry follows: the filter waits for its
+marks to be taken, and the output unit for the blocks of earlier passes.
+
 Assumes: the tile takes no more steps than are offered (`tile_control`). A bank's output is the word that it read last.
 An entry of the filter stays until it is taken. None follows the last one, and only the last one has no pass. Without an
 entry, the filter shows zeros (`pass_filter`). Words beyond a stream buffer are unchecked.
