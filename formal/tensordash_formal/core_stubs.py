@@ -10,6 +10,7 @@ from tensordash.core.command_queue import CommandQueue
 from tensordash.core.multiply import Multiply
 from tensordash.core.output import Output
 from tensordash.core.sequencer import Sequencer
+from tensordash.core.skipping_multiply import SkippingMultiply
 from tensordash.core.unit_counters import UnitCounters
 from tensordash.emission.verilog import members
 from tensordash.memory.buffer import Buffer, PairBuffer
@@ -73,7 +74,7 @@ class DeflateAbstraction(Elaboratable):
 FREE_DATAPATH = tuple(
     Stub(kind, FreeOutputs)
     for kind in (
-        *(Tile, Layout, PairLayout, Multiply, Output, Buffer, PairBuffer),
+        *(Tile, Layout, PairLayout, Multiply, SkippingMultiply, Output, Buffer, PairBuffer),
         *(StreamBuffer, PairStreamBuffer, UnitCounters),
     )
 )

@@ -12,6 +12,7 @@ from amaranth.lib.data import StructLayout
 from tensordash.configuration.descriptors import MAX_STRIDE, OPERATIONS
 from tensordash.movers.layout_unit import LayoutUnit
 
+from .loop_nest import advanced
 from .reference_descriptor import ReferenceDescriptor
 
 __all__ = ["LOOPS", "LayoutNest", "PairNest"]
@@ -88,8 +89,8 @@ class LayoutNest(ReferenceDescriptor):
         last_bank = at.bank == self.depth - 1
         ends = self.ends(at)
         ends_step = ends & (at.part == self.parts - 1)  # the last part of the run's last word
-        turns, places = self.advanced(
-            [at[f"count_{k}"] for k in range(LOOPS - 1)], {name: at[name] for name in ("address", "x", "y")}
+        turns, places = advanced(
+            self, [at[f"count_{k}"] for k in range(LOOPS - 1)], {name: at[name] for name in ("address", "x", "y")}
         )
         stepped = {**{f"count_{k}": turn for k, turn in enumerate(turns)}, **places}
         moved: dict[str, Any] = {name: Mux(group, value, at[name]) for name, value in stepped.items()}

@@ -28,6 +28,7 @@ FEATURES = {
     "compressed": "compression",
     "nvfp4": "nvfp4",
     "by_channel": "nvfp4",
+    "skip_masked": "skip_masked",
 }
 """Fields that depend on an optional feature of the core."""
 
@@ -71,6 +72,10 @@ def _illegal_fields(config: CoreConfig, operation: Operation, bits: Value, below
         rules += [compressed & (fields[name] != 1) for name in ("count_1", "count_2", "count_3") if name in fields]
         rules += [compressed & (fields[name] == 0) for name in ("segment",) if name in fields]
         rules += [compressed & _is_misaligned(fields[name], 4) for name in ("table",) if name in fields]
+    if config.skip_masked and (skips := fields.get("skip_masked")) is not None:
+        rules += [skips & (fields[name] != 1) for name in ("stride",) if name in fields]
+        positions = [fields[name] for name in ("x", "x_0", "x_1", "x_2", "x_3") if name in fields]
+        rules += [skips & _is_misaligned(each, config.tile.lanes) for each in positions]
     return rules
 
 

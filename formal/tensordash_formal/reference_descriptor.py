@@ -1,6 +1,6 @@
 """Reference model of a unit's descriptor: ghost registers that proofs about units compare with the hardware."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -89,27 +89,6 @@ class ReferenceDescriptor:
         for name, field in self._fields.items():
             if field.least:
                 harness.lemma(self[name] >= field.least, when=self.beat_count > field.low // COMMAND_BITS)
-
-    def advanced(self, turns: Sequence[Value], places: Mapping[str, Value]) -> tuple[list[Value], dict[str, Value]]:
-        """Advance the loops by one group (docs/core.md, "Loops").
-
-        Parameters
-        ----------
-        turns : sequence of Value
-            Counters of all loops but the outermost, innermost first, from 0.
-        places : mapping of str to Value
-            The position: any of address, x and y.
-        """
-        # The innermost loop with turns left steps. If no loop has turns left, the outermost loop steps.
-        left = [turn < self[f"count_{k}"] - 1 for k, turn in enumerate(turns)]
-        after: list[Value] = [Mux(Cat(left[:k]).any(), turn, Mux(left[k], turn + 1, 0)) for k, turn in enumerate(turns)]
-        moved: dict[str, Value] = {}
-        for name, place in places.items():
-            change: Value = self[f"{name}_{len(turns)}"]
-            for k in reversed(range(len(turns))):
-                change = Mux(left[k], self[f"{name}_{k}"], change)
-            moved[name] = place + change
-        return after, moved
 
     def used_mask(self) -> int:
         """Return a mask of the bits that belong to a field."""

@@ -180,7 +180,7 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         opaque_modules = (*memories, *_module_names(library, (core.tile,)))
     elif component == "sequencer":
         cut_modules = (*memories, *_module_names(library, (units["descriptor_check"][0],)))
-    benches = CORE_BENCHES if component == "core" else (component,)
+    benches = CORE_BENCHES if component == "core" else (_bench_of(config, component),)
     return Subject(
         name=component,
         top=top,
@@ -196,6 +196,11 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         simulator="verilator" if component == "core" else "icarus",
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
+
+
+def _bench_of(config: CoreConfig, component: str) -> str:
+    """Return the bench of a unit. The multiply unit of a core with `skip_masked` has its own."""
+    return f"skipping_{component}" if component == "multiply" and config.skip_masked else component
 
 
 def _module_names(library: Library, blocks: Sequence[Block]) -> Iterator[str]:

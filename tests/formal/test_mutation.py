@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.verilog import render
 from tensordash_formal import campaigns, mutation, subjects
 from tensordash_formal.campaigns import SMALL_CORE, campaign_of, full_campaigns
@@ -255,6 +256,12 @@ def test_every_campaign_draws_every_port(tmp_path):
         for component, count in campaign.parts if campaign.kind == "wires" else ():
             mutants = campaign.mutants(component, 0, tmp_path)
             assert sum(len(nets.places()) for nets in mutants._nets.values()) <= count
+
+
+def test_a_core_that_skips_passes_has_its_own_multiply_and_bench():
+    subject = subject_of(load_any_preset("core-skip"), "multiply")
+    assert subject.benches == ("tensordash_sim.verify.units.skipping_multiply",)
+    assert {"tensordash_skipping_multiply", "tensordash_pass_filter"} <= set(subject.modules)
 
 
 def test_full_campaigns_have_unique_names_and_16_pe_tiles():

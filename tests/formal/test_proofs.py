@@ -10,7 +10,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.core.core import Core
 from tensordash.emission.library import Library
 from tensordash_formal.proof import BrokenVariant, Proof
-from tensordash_formal.proofs import CORE_PROOFS, PROOFS, binned_accumulator
+from tensordash_formal.proofs import CORE_PROOFS, PROOFS, binned_accumulator, pass_filter
 from tensordash_formal.proofs.core_axi import PortHarness
 from tensordash_formal.solver import Solver
 from tensordash_formal.suite import CORNER_CONFIGS, full_suite
@@ -95,7 +95,11 @@ QUICK_CORE_PROOFS = (
     "join-core",
     "buffer-core",
     "stream_buffer-core",
+    "pass_filter-core-skip",
 )
+CASES += [
+    pytest.param(pass_filter.PROOF, pass_filter.SEVERAL_GROUPS, id="pass_filter-several-groups", marks=pytest.mark.slow)
+]
 CASES += [
     pytest.param(
         proof,
@@ -168,6 +172,7 @@ REFUTED_CORE_CLAIMS = (
     "beats_answer_the_oldest_burst",
     "no_request_starves",
     "a_bank_reads_unless_its_memory_is_written",
+    "nothing_else_is_queued",
 )
 BROKEN_VARIANTS += [
     pytest.param(

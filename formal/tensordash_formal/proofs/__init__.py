@@ -30,8 +30,10 @@ from . import (
     output_buffer,
     output_walk,
     pair_layout,
+    pass_filter,
     rounder,
     scheduler,
+    skipping_feed,
     snapshot,
     soft_reset,
     staging_buffer,
@@ -95,6 +97,8 @@ CORE_PROOFS = (
     buffer.PROOF,
     stream_buffer.PROOF,
     stream_feed.PROOF,
+    pass_filter.PROOF,
+    skipping_feed.PROOF,
     join.PROOF,
 )
 """All proofs of a core without its tile, and of what joins several cores."""

@@ -21,6 +21,7 @@ from tensordash.configuration.registers import COUNTERS
 from tensordash.core.command_queue import CommandQueue
 from tensordash.core.core import Core
 from tensordash.core.registers import Registers
+from tensordash.core.skipping_multiply import SkippingMultiply
 from tensordash.emission.verilog import members
 from tensordash.memory.stream_buffer import StreamBuffer
 from tensordash.movers.layout import Layout
@@ -53,6 +54,8 @@ LINKS = (
     *(("streams", f"layout_{side}.write", f"stream_buffer_{side}.write") for side in "ab"),
     *(("streams", f"multiply.{side}_read", f"stream_buffer_{side}.read") for side in "ab"),
     ("sums", "tile.out", "output_unit.sums"),
+    ("skips", "multiply.marks", "output_unit.marks"),
+    ("skips", "multiply.mask_read", "output_unit.skip_read"),
 )
 """Claims, each with two connected interfaces. Every member of the second interface has a counterpart in the first."""
 
@@ -239,6 +242,22 @@ BROKEN_VARIANTS = (
     _variant("control", "the tail has 12 bits", CommandQueue, _input_fault(lambda unit: unit.tail, _stuck(12))),
     _variant(
         "resets", "a soft reset begins at once", Registers, _output_fault(lambda unit: unit.restart, _stuck(0, 1))
+    ),
+    BrokenVariant(
+        claim="skips",
+        title="reads of masks never wait",
+        kind=SkippingMultiply,
+        fault=_input_fault(lambda unit: unit.mask_read.ready, _stuck(0, 1)),
+        depth=3,
+        config=load_any_preset("core-skip"),
+    ),
+    BrokenVariant(
+        claim="skips",
+        title="every pass is marked as skipped",
+        kind=SkippingMultiply,
+        fault=_output_fault(lambda unit: unit.marks.payload, _stuck(0, 1)),
+        depth=3,
+        config=load_any_preset("core-skip"),
     ),
 )
 

@@ -3,10 +3,9 @@
 Assumes: descriptors have legal fields. Adder, pipeline, writer, bias fetch and memory are free.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value, signed
+from amaranth.hdl import Module, signed
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -21,41 +20,14 @@ from tensordash.memory.memory import Memory
 from tensordash.movers.walk import Walk
 
 from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..loop_nest import LoopNest
 from ..proof import BrokenVariant, Proof
 from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 
 __all__ = ["PROOF"]
 
-LOOPS = 4
-COUNT_BITS = 12
 PLACES = ("address", "x", "y")
 FIELDS = ("transposed", "fp32", "stride", "x_size")
-
-
-class LoopNest:
-    """Tracks the reference position of a walk (docs/core.md, "Loops"), with loop counters that start at 0.
-
-    Parameters
-    ----------
-    descriptor : ReferenceDescriptor
-        The walk starts when this descriptor is complete.
-    name : str
-        Prefix of the registers' names.
-    step : Value
-        The walk advances to the next group.
-    """
-
-    def __init__(self, descriptor: ReferenceDescriptor, name: str, step: Value) -> None:
-        m = descriptor.m
-        self.turns = [Signal(COUNT_BITS, name=f"{name}_turn_{k}", reset_less=True) for k in range(LOOPS - 1)]
-        self.place = {each: Signal(16, name=f"{name}_{each}", reset_less=True) for each in PLACES}
-        turns, places = descriptor.advanced(self.turns, self.place)
-        with m.If(descriptor.starting):
-            m.d.sync += [each.eq(descriptor[place]) for place, each in self.place.items()]
-            m.d.sync += [turn.eq(0) for turn in self.turns]
-        with m.Elif(step):
-            m.d.sync += [each.eq(places[place]) for place, each in self.place.items()]
-            m.d.sync += [turn.eq(after) for turn, after in zip(self.turns, turns, strict=True)]
 
 
 class OutputWalkHarness(Harness):
@@ -72,7 +44,7 @@ class OutputWalkHarness(Harness):
         super().__init__(self.dut, stubs=tuple(Stub(kind, FreeOutputs) for kind in free), fault=fault, black_box=True)
         self.descriptor = descriptor = ReferenceDescriptor(self.m, self.dut.command, OPERATIONS["multiply"])
         self.assume(descriptor.is_legal(self.dut.command.descriptor.payload) | ~self.dut.command.descriptor.valid)
-        nest = LoopNest(descriptor, "nest", self.port("writer.step", 1))
+        nest = self._nest("nest", "writer")
         for name, shape in (("address", 16), ("x", signed(16))):
             place = self.port(f"writer.{name}", shape).as_unsigned()
             self.claim(
@@ -84,16 +56,21 @@ class OutputWalkHarness(Harness):
         descriptor.add_lemmas(self)
         descriptor.add_field_lemmas(self)
         self.lemma(self.probe("running", 1) == descriptor.active)
-        self._add_lemmas("walk", nest, PLACES)
+        nest.add_lemmas(self, "walk", PLACES, when=descriptor.active)
         if config.bias:
             bias_nest = nest
             if config.parts("a") > 1:
-                bias_nest = LoopNest(descriptor, "bias_nest", self.port("bias_fetch.step", 1))
-                self._add_lemmas("bias_walk", bias_nest, ("y",))
+                bias_nest = self._nest("bias_nest", "bias_fetch")
+                bias_nest.add_lemmas(self, "bias_walk", ("y",), when=descriptor.active)
             y = self.port("bias_fetch.y", signed(16))
             self.claim(
                 "biases_are_read_at_the_loops_position", y.as_unsigned() == bias_nest.place["y"], when=descriptor.active
             )
+
+    def _nest(self, name: str, part: str) -> LoopNest:
+        """Build the reference walk of a part, which steps it."""
+        step = self.port(f"{part}.step", 1)
+        return LoopNest(self.m, self.descriptor, name, starts=self.descriptor.starting, step=step)
 
     def _claim_fields(self) -> None:
         """Claim the fields that writer and bias fetch receive, and the cycle in which they start."""
@@ -114,19 +91,6 @@ class OutputWalkHarness(Harness):
         for name, value in fields.items():
             port = self.port(name, len(value))
             self.claim("all_have_the_descriptors_fields", port == value.as_unsigned(), when=descriptor.complete)
-
-    def _add_lemmas(self, walk: str, nest: LoopNest, places: Sequence[str]) -> None:
-        """State the lemmas: the hardware counts down the remaining turns and marks the last turn of a loop."""
-        ends, begun = self.probe(f"{walk}.ends", LOOPS - 1), self.descriptor.active
-        for k, turn in enumerate(nest.turns):
-            left = self.probe(f"{walk}.left_{k}", COUNT_BITS)
-            count = self.descriptor[f"count_{k}"]
-            self.lemma(turn < count, when=begun)
-            self.lemma(left == (count - turn)[:COUNT_BITS], when=begun)
-            self.lemma(ends[k] == (turn == count - 1), when=begun)
-        for name in places:
-            port = self.probe(f"{walk}.{name}", 16)
-            self.lemma(port == nest.place[name], when=begun)
 
 
 def _counts_one_turn_more(m: Module, sound: Any, outer: Any) -> None:

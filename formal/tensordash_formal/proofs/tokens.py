@@ -194,6 +194,11 @@ class SequencerHarness(Harness):
         moves = self.probe("check.compressed", 1)
         is_move = Cat(order.bits[:4] == OPERATIONS[name].code for name in ("load", "store")).any()
         self.lemma(moves == (is_move & order.bits[24]), when=begun)
+        if config.skip_masked:
+            multiply = OPERATIONS["multiply"]
+            flag = next(field.low for field in multiply.fields if field.name == "skip_masked")
+            skips = self.probe("check.skips", 1)
+            self.lemma(skips == ((order.bits[:4] == multiply.code) & order.bits[flag]), when=begun)
         for name, (low, width) in token_fields().items():
             self.lemma(self.probe(f"check.{name}_held", width) == order.bits[low : low + width], when=begun)
         for name, rule in (("was_reserved", has_reserved), ("was_below", has_illegal_field)):

@@ -5,6 +5,8 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 
 from tensordash.block import Block
+from tensordash.configuration.descriptors import OPERATIONS
+from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS
 from tensordash.core.descriptor_check import DescriptorCheck
 from tensordash.core.sequencer import Sequencer
@@ -30,6 +32,11 @@ def _accepts_violations(m: Module, sound: Any, outer: Any) -> None:
 
 def _reports_field_error(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.error.eq(Mux(sound.error == ERRORS["tokens"], ERRORS["field"], sound.error))
+
+
+def _accepts_any_skip(m: Module, sound: Any, outer: Any) -> None:
+    flag = next(field for field in OPERATIONS["multiply"].fields if field.name == "skip_masked")
+    m.d.comb += sound.data.eq(Mux(outer.beat == 0, outer.data & ~flag.mask, outer.data))
 
 
 def _changes_a_bit(m: Module, sound: Any, outer: Any) -> None:
@@ -72,6 +79,14 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Sequencer
 IN_ORDER = "a_descriptor_is_sent_once_in_order_to_its_unit"
 BROKEN_VARIANTS = (
     _variant(IN_ORDER, "violations of the token rule are accepted", _accepts_violations, DescriptorCheck, 14),
+    BrokenVariant(
+        claim=IN_ORDER,
+        title="`skip_masked` is accepted with every stride and position",
+        kind=DescriptorCheck,
+        fault=_accepts_any_skip,
+        depth=14,
+        config=load_any_preset("core-skip"),
+    ),
     _variant(IN_ORDER, "loads go to the store unit", _sends_loads_to_the_store),
     _variant("it_is_sent_unchanged", "a bit of a load is inverted", _changes_a_bit),
     _variant(

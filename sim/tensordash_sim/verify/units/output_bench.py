@@ -158,6 +158,7 @@ class Bench:
             self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"]
         )
         self.reader = MaskReader(self.pins, self.buffer, self.random)
+        self.idle_sums = (1 << len(dut.sums_payload)) - 1  # NaNs: no result may depend on sums that are not valid
 
     async def begin(self) -> None:
         """Reset the unit, and fill streams and buffer with random operands."""
@@ -233,7 +234,7 @@ class Bench:
                 command_descriptor_valid=int(bool(beats)),
                 command_descriptor_payload=beats[0] if beats else 0,
                 sums_valid=int(offered),
-                sums_payload=rows[0] if offered else 0,
+                sums_payload=rows[0] if offered else self.idle_sums,
                 rst=int(cycle == cut),
             )
             self.buffer.drive(stall)

@@ -1,0 +1,269 @@
+"""Skipping feed: every step of every pass that the pass filter queues is offered once, in order, from its word.
+
+The filter gets each descriptor once, with its fields, and its reads and marks pass unchanged. `last` marks the end of a
+pass. There is no bubble if the next entry is known when the last word but one of a pass begins. `done` follows the last
+step, or the last entry if it has no pass and no step is left.
+
+Steps may wait while the next entry is unknown. The proof does not show that the entry follows: the filter waits for its
+marks to be taken, and the output unit for the blocks of earlier passes.
+
+Assumes: the tile takes no more steps than are offered (`tile_control`). A bank's output is the word that it read last.
+An entry of the filter stays until it is taken. None follows the last one, and only the last one has no pass. Without an
+entry, the filter shows zeros (`pass_filter`). Words beyond a stream buffer are unchecked.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.registers import ERRORS
+from tensordash.core.pass_filter import LOOPS, PassFilter, pass_layout
+from tensordash.core.skipping_multiply import SkippingMultiply
+from tensordash.emission.verilog import members
+
+from ..feed_faults import always_an_error, done_at_once, no_error, shared_variants
+from ..feed_model import FeedHarness, FeedModel
+from ..harness import Fault, FreeOutputs, Stub
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import corrupt_word, next_beat
+
+__all__ = ["PROOF"]
+
+FIELDS = ("skip_masked", "a_base", "b_base", "a_streams", "b_streams", "fp32", "x", "x_size", "mask_address")
+"""Fields that the filter gets under their own names."""
+LOOP_FIELDS = {
+    **{f"{name}_steps": tuple(f"{name}_{k}" for k in range(LOOPS)) for name in ("address", "x")},
+    "counts": tuple(f"count_{k}" for k in range(LOOPS - 1)),
+}
+"""Inputs of the filter that collect fields of the loops."""
+
+
+class EntrySequence(FeedModel):
+    """Reference model of the entries: the current pass, the next one, and the end.
+
+    The unit takes an entry before the current pass begins its last word.
+
+    Parameters
+    ----------
+    m, dut
+        As in `FeedModel`.
+    entry : View of pass_layout
+        The filter's first entry.
+    valid, ready : Signal
+        There is an entry; the unit takes it.
+
+    Attributes
+    ----------
+    count : Signal
+        Passes that were taken and have steps left: none, the current one, or the next one too.
+    slots : list of dict of str to Signal
+        The first words of the current pass and of the next one.
+    end_known : Signal
+        The last entry was taken.
+    waits : Signal
+        The word after the next one is unknown, so no step can be offered.
+    finished : Signal
+        The descriptor ended in the previous cycle.
+    """
+
+    def __init__(self, m: Module, dut: SkippingMultiply, entry: Any, valid: Signal, ready: Signal) -> None:
+        super().__init__(m, dut)
+        self.count, self.end_known = Signal(2, name="passes_taken"), Signal(name="end_known")
+        self.taken, self.popped, self.waits = (
+            Signal(name=name) for name in ("entry_taken", "pass_done", "model_waits")
+        )
+        self.finished, next_ends = Signal(name="model_finished"), Signal(name="next_word_ends")
+        self.slots = [
+            {side: Signal(range(dut.words[side]), name=f"slot_{k}_{side}", reset_less=True) for side in "ab"}
+            for k in range(2)
+        ]
+        runs, passed = self.taken & entry.runs, self.in_passes & self.word_done
+        starts = (self.count != 0) & ~self.in_passes & ~self.waits
+        is_first = ~self.in_passes | self.word_ends  # the next word is the first one of a pass
+        m.d.comb += [
+            self.taken.eq(valid & ready),
+            self.popped.eq(passed & self.word_ends),
+            self.final.eq(self.word_ends & self.end_known & (self.count == 1)),
+            next_ends.eq(Mux(is_first, self.words == 1, self.word + 2 == self.words)),
+            self.waits.eq(next_ends & ~self.end_known & ~valid),
+        ]
+        ends = (passed & self.final) | (self.taken & ~entry.runs & (self.count == 0))
+        m.d.sync += [self.count.eq(self.count + runs - self.popped), self.finished.eq(ends)]
+        with m.If(self.starting):
+            m.d.sync += self.end_known.eq(0)
+        with m.Elif(self.taken & entry.last):
+            m.d.sync += self.end_known.eq(1)
+        with m.If(starts):
+            m.d.sync += [self.in_passes.eq(1), self.word.eq(0), self.bank.eq(0)]
+        with m.Elif(self.in_passes):
+            m.d.sync += self.bank.eq(self.reached)
+            with m.If(passed):
+                m.d.sync += [self.in_passes.eq(~self.final), self.word.eq(Mux(self.word_ends, 0, self.word + 1))]
+        for side in "ab":
+            new, words = entry[f"{side}_word"], dut.words[side]
+            for k, slot in enumerate(self.slots):
+                added = runs & (self.count - self.popped == k)
+                m.d.sync += slot[side].eq(Mux(added, new, Mux(self.popped, self.slots[1][side], slot[side])))
+            current, following = (slot[side] for slot in self.slots)
+            m.d.comb += [
+                self.place[side].eq(current + self.word),
+                self.next_place[side].eq(Mux(self.word_ends, following, current + self.word + 1)),
+                self.is_known[side].eq(current + self.words <= words),
+                self.next_is_known[side].eq(Mux(self.word_ends, following, current) + self.words <= words),
+            ]
+
+
+class SkippingFeedHarness(FeedHarness):
+    """A multiply unit whose pass filter queues any entries that the proof `pass_filter` allows.
+
+    Source: docs/core.md, "Multiply" and "Memories"; the docstrings of `Multiply`, `SkippingMultiply` and `PassFilter`.
+    """
+
+    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        dut = SkippingMultiply(config)
+        super().__init__(dut, stubs=(Stub(PassFilter, FreeOutputs),), fault=fault)
+        layout = pass_layout(config)
+        self.bits = self.port("filter.passes_payload", layout.size)
+        self.valid, self.ready = (self.port(f"filter.passes_{name}", 1) for name in ("valid", "ready"))
+        self.entry: Any = layout(self.bits)
+        self.passes = passes = EntrySequence(self.m, dut, self.entry, self.valid, self.ready)
+        self.assume(passes.is_legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
+        self._assume_entries()
+        self._claim_filter()
+        self.claim_steps(passes)
+        self._claim_progress()
+        self._add_lemmas()
+
+    def _assume_entries(self) -> None:
+        start, self.open = self.port("filter.start", 1), Signal(name="filter_is_open")
+        with self.m.If(start):
+            self.m.d.sync += self.open.eq(1)
+        with self.m.Elif(self.passes.taken & self.entry.last):
+            self.m.d.sync += self.open.eq(0)
+        self.assume(self.open | ~self.valid)
+        self.assume(self.valid | (self.bits == 0))
+        self.assume(self.entry.runs | self.entry.last | ~self.valid)
+        waits = self.past(self.valid & ~self.ready)
+        self.assume(~waits | (self.valid & (self.bits == self.past(self.bits))))
+
+    def _claim_filter(self) -> None:
+        """Claim that the filter gets the descriptor, and that its other ports are those of the unit."""
+        dut, passes = self.dut, self.passes
+        self.claim("the_filter_begins_with_the_descriptor", self.port("filter.start", 1) == passes.starting)
+        values = {name: passes[name] for name in FIELDS} | {"pass_words": passes.words}
+        values |= {name: Cat(passes[each] for each in fields) for name, fields in LOOP_FIELDS.items()}
+        for name, value in values.items():
+            port = self.port(f"filter.{name}", len(value))
+            self.claim("the_filter_has_the_descriptors_fields", port == value.as_unsigned(), when=passes.complete)
+        for name, value, _ in members(dut):
+            inner = name.removeprefix("mask_")
+            if inner.startswith(("read_", "marks_")):
+                port = self.port(f"filter.{inner}", len(value))
+                self.claim("reads_and_marks_pass", port == value, when=1)
+
+    def _claim_progress(self) -> None:
+        dut, passes = self.dut, self.passes
+        free = passes.in_passes & ~self.late_banks.any() & ~passes.waits
+        self.claim("all_that_can_be_read_is_offered", dut.available == passes.limit(), when=free)
+        room = passes.count - passes.popped
+        self.claim("no_entry_is_taken_too_early", room < 2, when=passes.taken & self.entry.runs)
+        first = passes.active & (passes.count == 0) & ~passes.end_known
+        self.claim("entries_are_taken_in_time", self.ready, when=first & self.valid)
+        self.claim("entries_are_taken_in_time", passes.count != 0, when=passes.in_passes)
+        self.claim("done_after_the_last_step_or_entry", dut.command.done == passes.finished)
+        error = Mux(self.port("filter.beyond", 1), ERRORS["range"], 0)
+        self.claim("the_error_is_the_filters", dut.command.error == error, when=dut.command.done)
+
+    def _add_lemmas(self) -> None:
+        """State the lemmas about the hardware's walk, which is a word ahead of the tile."""
+        passes, depth = self.passes, self.dut.depth
+        active, in_passes, count, end_known = passes.active, passes.in_passes, passes.count, passes.end_known
+        fields = (*FIELDS, "steps", *(name for names in LOOP_FIELDS.values() for name in names))
+        self.add_feed_lemmas(passes, fields)
+        loaded = (count != 0) & ~in_passes
+        self.lemma(self.probe("loaded", 1) == loaded)
+        self.lemma(self.probe("begun", 1) == active)
+        self.lemma(self.open == (active & ~end_known))
+        self.lemma(passes.finished == (active & end_known & (count == 0)))
+        self.lemma(active, when=in_passes | (count != 0))
+        self.lemma(count != 0, when=in_passes)
+        self.lemma(count < 2, when=~in_passes)
+        self.lemma(in_passes & passes.word_ends, when=count == 2)
+        self.lemma(count <= 2)
+        self.lemma((count == 2) | end_known, when=in_passes & passes.word_ends)
+        self.lemma(self.probe("pass_is_last", 1) == end_known, when=count != 0)
+        steps, final = passes["steps"], passes.final
+        left = Mux(passes.word_ends, steps, steps - (passes.word + 1) * depth)[:16]
+        self.lemma(self.probe("steps_left", 16) == Mux(loaded, steps, left), when=(in_passes & ~final) | loaded)
+        for side in "ab":
+            word = self.probe(f"{side}_word", (self.dut.words[side] - 1).bit_length())
+            self.lemma(word == passes.slots[0][side], when=loaded)
+            known = passes.next_is_known[side] | passes.word_ends
+            self.lemma(word == passes.next_place[side], when=in_passes & ~final & known)
+
+
+DEPTH = 14
+
+
+def _loses_a_beat(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.command.descriptor.valid.eq(outer.command.descriptor.valid & (next_beat(m, outer) != 1))
+
+
+def _marks_all_passes(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.marks.payload.eq(1)
+
+
+def _reads_never_wait(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.mask_read.ready.eq(1)
+
+
+def _takes_all(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.taken.eq(sound.available)
+
+
+def _takes_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.taken.eq(0)
+
+
+def _done_after_a_step(m: Module, sound: Any, outer: Any) -> None:
+    begun = Signal()
+    with m.If(sound.command.done):
+        m.d.sync += begun.eq(0)
+    with m.Elif(outer.taken != 0):
+        m.d.sync += begun.eq(1)
+    m.d.comb += outer.command.done.eq(sound.command.done & begun)
+
+
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=SkippingMultiply, fault=fault, depth=DEPTH)
+
+
+DONE, FIELD_CLAIM = "done_after_the_last_step_or_entry", "the_filter_has_the_descriptors_fields"
+BROKEN_VARIANTS = (
+    *shared_variants(SkippingMultiply, DEPTH),
+    _variant("the_filter_begins_with_the_descriptor", "a beat of the descriptor is lost", _loses_a_beat),
+    _variant(FIELD_CLAIM, "the sides' base addresses are swapped", corrupt_word(11, lambda word: word.rotate_left(16))),
+    _variant(
+        FIELD_CLAIM, "the highest bit of the mask's address is inverted", corrupt_word(14, lambda word: word ^ 1 << 31)
+    ),
+    _variant("reads_and_marks_pass", "every pass is marked as skipped", _marks_all_passes),
+    _variant("reads_and_marks_pass", "reads of masks never wait", _reads_never_wait),
+    _variant("no_entry_is_taken_too_early", "the unit advances by all offered steps", _takes_all),
+    _variant("entries_are_taken_in_time", "the unit never advances", _takes_nothing),
+    _variant(DONE, "`done` rises with the first step", done_at_once),
+    _variant(DONE, "`done` is low if all passes are skipped", _done_after_a_step),
+    _variant("the_error_is_the_filters", "no error is reported", no_error),
+    _variant("the_error_is_the_filters", "an error is always reported", always_an_error),
+)
+
+PROOF = Proof(
+    name="skipping_feed",
+    build=SkippingFeedHarness,
+    applies=lambda config: isinstance(config, CoreConfig) and config.skip_masked,
+    broken_variants=BROKEN_VARIANTS,
+    cover_depth=16,
+    broken_config=load_any_preset("core-skip"),
+)
