@@ -1,11 +1,9 @@
 """Skipping feed: every step of every pass that the pass filter queues is offered once, in order, from its word.
 
 The filter gets each descriptor once, with its fields, and its reads and marks pass unchanged. `last` marks the end of a
-pass. There is no bubble if the next entry is known when the last word but one of a pass begins. `done` follows the last
-step, or the last entry if it has no pass and no step is left.
-
-Steps may wait while the next entry is unknown. The proof does not show that the entry follows: the filter waits for its
-marks to be taken, and the output unit for the blocks of earlier passes.
+pass. All steps of a pass are offered, whether or not another entry follows: the filter may wait for the output unit,
+and the output unit for the pass's block. There is no bubble if the next entry is known when the last word of a pass
+becomes the head's. `done` follows the last step, or the last entry if it has no pass.
 
 Assumes: the tile takes no more steps than are offered (`tile_control`). A bank's output is the word that it read last.
 An entry of the filter stays until it is taken. None follows the last one, and only the last one has no pass. Without an
@@ -44,7 +42,7 @@ LOOP_FIELDS = {
 class EntrySequence(FeedModel):
     """Reference model of the entries: the current pass, the next one, and the end.
 
-    The unit takes an entry before the current pass begins its last word.
+    The unit takes an entry when it has no pass, or when the last word of its pass becomes the head's.
 
     Parameters
     ----------
@@ -63,8 +61,8 @@ class EntrySequence(FeedModel):
         The first words of the current pass and of the next one.
     end_known : Signal
         The last entry was taken.
-    waits : Signal
-        The word after the next one is unknown, so no step can be offered.
+    turns : Signal
+        The last word of a pass becomes the head's in the next cycle.
     finished : Signal
         The descriptor ended in the previous cycle.
     """
@@ -72,8 +70,8 @@ class EntrySequence(FeedModel):
     def __init__(self, m: Module, dut: SkippingMultiply, entry: Any, valid: Signal, ready: Signal) -> None:
         super().__init__(m, dut)
         self.count, self.end_known = Signal(2, name="passes_taken"), Signal(name="end_known")
-        self.taken, self.popped, self.waits = (
-            Signal(name=name) for name in ("entry_taken", "pass_done", "model_waits")
+        self.taken, self.popped, self.turns = (
+            Signal(name=name) for name in ("entry_taken", "pass_done", "model_turns")
         )
         self.finished, next_ends = Signal(name="model_finished"), Signal(name="next_word_ends")
         self.slots = [
@@ -81,16 +79,16 @@ class EntrySequence(FeedModel):
             for k in range(2)
         ]
         runs, passed = self.taken & entry.runs, self.in_passes & self.word_done
-        starts = (self.count != 0) & ~self.in_passes & ~self.waits
+        starts = (self.count != 0) & ~self.in_passes
         is_first = ~self.in_passes | self.word_ends  # the next word is the first one of a pass
         m.d.comb += [
             self.taken.eq(valid & ready),
             self.popped.eq(passed & self.word_ends),
-            self.final.eq(self.word_ends & self.end_known & (self.count == 1)),
+            self.final.eq(self.word_ends & (self.count == 1)),
             next_ends.eq(Mux(is_first, self.words == 1, self.word + 2 == self.words)),
-            self.waits.eq(next_ends & ~self.end_known & ~valid),
+            self.turns.eq(next_ends & (starts | (passed & ~self.final))),
         ]
-        ends = (passed & self.final) | (self.taken & ~entry.runs & (self.count == 0))
+        ends = (passed & self.final & self.end_known) | (self.taken & ~entry.runs & (self.count == 0))
         m.d.sync += [self.count.eq(self.count + runs - self.popped), self.finished.eq(ends)]
         with m.If(self.starting):
             m.d.sync += self.end_known.eq(0)
@@ -166,13 +164,14 @@ class SkippingFeedHarness(FeedHarness):
 
     def _claim_progress(self) -> None:
         dut, passes = self.dut, self.passes
-        free = passes.in_passes & ~self.late_banks.any() & ~passes.waits
+        free = passes.in_passes & ~self.late_banks.any()
         self.claim("all_that_can_be_read_is_offered", dut.available == passes.limit(), when=free)
         room = passes.count - passes.popped
         self.claim("no_entry_is_taken_too_early", room < 2, when=passes.taken & self.entry.runs)
         first = passes.active & (passes.count == 0) & ~passes.end_known
         self.claim("entries_are_taken_in_time", self.ready, when=first & self.valid)
-        self.claim("entries_are_taken_in_time", passes.count != 0, when=passes.in_passes)
+        follows = passes.turns & self.valid & self.entry.runs
+        self.claim("entries_are_taken_in_time", self.ready, when=follows)
         self.claim("done_after_the_last_step_or_entry", dut.command.done == passes.finished)
         error = Mux(self.port("filter.beyond", 1), ERRORS["range"], 0)
         self.claim("the_error_is_the_filters", dut.command.error == error, when=dut.command.done)
@@ -193,7 +192,6 @@ class SkippingFeedHarness(FeedHarness):
         self.lemma(count < 2, when=~in_passes)
         self.lemma(in_passes & passes.word_ends, when=count == 2)
         self.lemma(count <= 2)
-        self.lemma((count == 2) | end_known, when=in_passes & passes.word_ends)
         self.lemma(self.probe("pass_is_last", 1) == end_known, when=count != 0)
         steps, final = passes["steps"], passes.final
         left = Mux(passes.word_ends, steps, steps - (passes.word + 1) * depth)[:16]
