@@ -3,7 +3,7 @@
     python bench/core.py              # everything: minutes, most of them for synthesis
     python bench/core.py --no-logic   # only the runs on the Verilog
     python bench/core.py --page       # also write docs/core.json and docs/core-results.md
-    python bench/core.py --over-core  # only the speedup of `core-wide` over `core`: minutes
+    python bench/core.py --over-core  # only the speedup of larger cores over `core`: minutes
     python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # for some layers, with another key
     python bench/core.py --over-core --page  # also write this table alone into both files
     python bench/core.py --nvfp4      # only NVFP4 operands (`core_nvfp4.py`): minutes; with --page as above
@@ -12,8 +12,9 @@ All runs are on the emitted Verilog of the presets `core` and `core-dense`. Memo
 latency of 50 cycles. Results must equal PyTorch's in float64, rounded as docs/core.md defines. Both cores must leave
 the same memory. Otherwise the bench exits with an error.
 
-`--over-core` compares `core-wide` with `core`, with 16 and with 32 bytes of memory per cycle. On each core, the row
-side has the operand that takes the tile fewer cycles, and each core has its own tiling.
+`--over-core` compares `core-wide` with `core`, with 16 and with 32 bytes of memory per cycle, and a core with a 4x32
+tile with 32. On each core, the row side has the operand that takes the tile fewer cycles, and each core has its own
+tiling.
 """
 
 import sys
@@ -70,7 +71,7 @@ POLL_CYCLES = 32
 """Cycles between two checks whether the tile multiplies: the error of the first and the last multiply's cycle."""
 SEGMENT_GROUPS = 256
 """Groups in a segment of a compressed tensor."""
-GOALS = {"busy": 0.85, "speedup_ratio": 0.92, "traffic_ratio": 0.57, "logic_ratio": 0.6}
+GOALS = {"busy": 0.85, "speedup_ratio": 0.92, "traffic_ratio": 0.57, "logic_ratio": 0.6, "over_core_4x32": 7.0}
 RESNET = {
     "ResNet-50 3x3, 128 to 128 channels": Layer(
         samples=1, channels=128, filters=128, size=(8, 8), kernel=(3, 3), padding=1
@@ -81,11 +82,12 @@ ZEROS = {"A": 0.5, "W": 0.0, "G": 0.5}
 """Share of zeros of ResNet-50's random tensors, as after a ReLU and its backward pass."""
 RESULT_CYCLES = (1, 2, 4)
 """Cycles in which the compared output units add to a row."""
-LARGER_PRESETS = ("core-wide",)
-"""Presets that are compared with `core`."""
-MEMORY_BYTES_PER_CYCLE = (16, 32)
-"""Bytes that memory transfers per cycle in that comparison."""
-LISTED_UNITS = ("load", "layout_a", "layout_b", "store")
+LARGER_CORES: dict[str, tuple[str, tuple[str, ...], tuple[int, ...]]] = {
+    "core-wide": ("core-wide", (), (16, 32)),
+    "4x32": ("core-wide", ("tile.columns=32", "core.stream_buffer=64"), (32,)),
+}
+"""Cores that are compared with `core`: the preset, changed keys, and bytes that memory transfers per cycle."""
+LISTED_UNITS = ("load", "layout_a", "layout_b", "output", "store")
 """Units whose busy share the comparison lists next to the tile's."""
 SHORTEST_OPERATION = ("digits CNN.conv1", "AxW")
 """Layer and operation with the shortest passes, on which a slower output unit costs most."""
@@ -184,31 +186,36 @@ def _best_tiling(space: IterationSpace, image: TensorImage) -> Tiling:
 def compare_larger_cores(layer: str, assignments: Sequence[str], console: Console) -> dict[str, Any]:
     """Compare larger cores with `core` on layers whose names contain `layer`.
 
-    Return the figures by preset, bytes per cycle, and layer.
+    Return the figures by name in `LARGER_CORES`, bytes per cycle, and layer.
     """
-    figures: dict[str, Any] = {name: {str(count): {} for count in MEMORY_BYTES_PER_CYCLE} for name in LARGER_PRESETS}
-    for count in MEMORY_BYTES_PER_CYCLE:
-        cycles = {}
-        for name in ("core", *LARGER_PRESETS):
-            config = load_any_preset(
-                name, [*(assignments if name in LARGER_PRESETS else ()), f"core.axi_bits={8 * count}"]
-            )
-            assert isinstance(config, CoreConfig)
-            for each in workloads(config.tile):
+    figures: dict[str, Any] = {}
+    cycles: dict[tuple[int, str], int] = {}
+    for name, (preset, changes, counts) in LARGER_CORES.items():
+        figures[name] = {}
+        for count in counts:
+            bus = f"core.axi_bits={8 * count}"
+            core, larger = load_any_preset("core", [bus]), load_any_preset(preset, [*changes, *assignments, bus])
+            assert isinstance(core, CoreConfig)
+            assert isinstance(larger, CoreConfig)
+            layers = figures[name][str(count)] = {}
+            for each in workloads(core.tile):
+                title = f"{each.name} {each.operation}"
+                if layer in title and (count, title) not in cycles:
+                    cycles[count, title] = run_layer(core, each)[0].cycles
+            for each in workloads(larger.tile):
                 title = f"{each.name} {each.operation}"
                 if layer not in title:
                     continue
-                core_run, _, _ = run_layer(config, each)
-                cycles[name, title] = core_run.cycles
-                if name == "core":
-                    continue
-                ratio = cycles["core", title] / core_run.cycles
+                core_run, _, _ = run_layer(larger, each)
+                ratio = cycles[count, title] / core_run.cycles
                 console.print(f"{name}, {count} bytes a cycle, {title}: {ratio:.2f}", markup=False)
-                figures[name][str(count)][title] = {
+                layers[title] = {
+                    "rows": each.rows,
                     "cycles": core_run.cycles,
-                    "core_cycles": cycles["core", title],
+                    "core_cycles": cycles[count, title],
                     "ratio": round(ratio, 3),
                     "scheduled": round(core_run.counters["scheduled"] / core_run.cycles, 3),
+                    "stall_output": round(core_run.counters["stall_output"] / core_run.cycles, 3),
                     **{unit: round(core_run.counters[f"{unit}_busy"] / core_run.cycles, 3) for unit in LISTED_UNITS},
                 }
     return figures
@@ -304,7 +311,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print only one JSON document on stdout")
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
-    parser.add_argument("--over-core", action="store_true", help="only compare `core-wide` with `core`")
+    parser.add_argument("--over-core", action="store_true", help="only compare larger cores with `core`")
     parser.add_argument("--nvfp4", action="store_true", help="only measure NVFP4 operands in memory")
     parser.add_argument("--layer", default="", metavar="TEXT", help="with --over-core: layers whose name contains this")
     parser.add_argument(

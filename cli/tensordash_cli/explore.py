@@ -67,7 +67,7 @@ def _core_shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--layout-groups", IntegerList(1, 2), "Groups that a layout moves per cycle (default: 1,2)."),
         ("--buffer", IntegerList(1, 8192), "Sizes of the buffer in KiB (default: CONFIG's and twice that)."),
         ("--stream-buffer", IntegerList(1, 1024), "Sizes of stream buffers in KiB (default: CONFIG's and twice that)."),
-        ("--result-cycles", IntegerList(1, 16), "Cycles to add to a row of results (default: CONFIG's)."),
+        ("--result-cycles", IntegerList(1, 32), "Cycles to add to a row of results (default: CONFIG's)."),
     )
     products = "Maximum number of products of each trace, drawn by their shares of multiplications."
     command = click.option("--products", type=WholeRange(min=1), default=24, show_default=True, help=products)(command)
@@ -87,7 +87,7 @@ def _core_shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Trace to search on; may be repeated (default: the digits CNN).",
 )
 @click.option("--rows", type=IntegerList(1, 16), help="Rows of PEs (default: 4; cores: CONFIG's).")
-@click.option("--columns", type=IntegerList(1, 16), help="Columns of PEs (default: 4; cores: 4,8,16).")
+@click.option("--columns", type=IntegerList(1, 32), help="Columns of PEs (default: 4; cores: 4,8,16).")
 @click.option(
     "--depth", "depths", type=IntegerList(2, 6), default="2,3,4", show_default=True, help="Steps of the window."
 )

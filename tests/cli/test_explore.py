@@ -45,7 +45,7 @@ def test_explore_searches_simulates_and_resumes(tmp_path: Path, capsys):
         ("--depth 2,1", "'--depth': must be integers from 2 to 6, separated by commas, not '2,1'"),
         ("--lanes 64", "'--lanes': must be integers from 2 to 32, separated by commas, not '64'"),
         ("--rows 99", "'--rows': must be integers from 1 to 16, separated by commas, not '99'"),
-        ("--columns 0", "'--columns': must be integers from 1 to 16, separated by commas, not '0'"),
+        ("--columns 0", "'--columns': must be integers from 1 to 32, separated by commas, not '0'"),
         ("--sources 43", "'--sources': must be integers from 2 to 42, separated by commas, not '43'"),
         ("--sources 42 --depth 2", "--sources must be at most 5 for these lanes and depths, and for a ring a multiple"),
         ("--rows 2 --set tile.out_rows=4", "2x4: tile.out_rows must be an integer from 1 to 2, not 4"),

@@ -36,7 +36,8 @@ class TileConfig(TomlConfig):
     Parameters
     ----------
     rows, columns : int
-        Geometry, 1 to 16 each. The row side (ports b) enters by row, the column side (ports a) by column.
+        Geometry, 1 to 16 rows and 1 to 32 columns. The row side (ports b) enters by row, the column side (ports a) by
+        column.
     lanes : int
         Multipliers of a PE, 2 to 32.
     depth : int
@@ -120,7 +121,7 @@ class TileConfig(TomlConfig):
 
     def __post_init__(self) -> None:
         require_int("tile.rows", self.rows, 1, 16)
-        require_int("tile.columns", self.columns, 1, 16)
+        require_int("tile.columns", self.columns, 1, 32)
         require_int("tile.lanes", self.lanes, 2, 32)
         require_int("tile.depth", self.depth, 2, 6)
         require_choice("tile.sparsity", self.sparsity, SPARSITIES)

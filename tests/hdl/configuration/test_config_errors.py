@@ -12,8 +12,8 @@ from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 WRONG_VALUES = [
     ({"rows": 0}, r"rows must be an integer from 1 to 16, not 0"),
     ({"rows": 17}, r"rows must be an integer from 1 to 16, not 17"),
-    ({"columns": 0}, r"columns must be an integer from 1 to 16, not 0"),
-    ({"columns": -4}, r"columns must be an integer from 1 to 16, not -4"),
+    ({"columns": 0}, r"columns must be an integer from 1 to 32, not 0"),
+    ({"columns": 33}, r"columns must be an integer from 1 to 32, not 33"),
     ({"lanes": 0}, r"lanes must be an integer from 2 to 32, not 0"),
     ({"lanes": 1}, r"lanes must be an integer from 2 to 32, not 1"),
     ({"lanes": 33}, r"lanes must be an integer from 2 to 32, not 33"),
@@ -163,7 +163,7 @@ WRONG_VALUES = [
 WRONG_TYPES = [
     ({"rows": "4"}, r"rows must be an integer from 1 to 16, not '4'"),
     ({"rows": True}, r"rows must be an integer from 1 to 16, not True"),
-    ({"columns": 4.0}, r"columns must be an integer from 1 to 16, not 4\.0"),
+    ({"columns": 4.0}, r"columns must be an integer from 1 to 32, not 4\.0"),
     ({"lanes": None}, r"lanes must be an integer from 2 to 32, not None"),
     ({"depth": [4]}, r"depth must be an integer from 2 to 6, not \[4\]"),
     ({"staging": None}, r"staging must be one of ring, shift, not None"),

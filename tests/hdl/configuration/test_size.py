@@ -17,7 +17,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     "bf16-fused": {"format": "bf16", "accumulator": {"fused": 64}},
     "fp16-fp8": {"format": {"a": "fp16", "b": "fp8_e5m2"}},
 }
-SHAPES = {"rows": (1, 16), "columns": (1, 16), "lanes": (2, 32), "depth": (2, 6)}
+SHAPES = {"rows": (1, 16), "columns": (1, 32), "lanes": (2, 32), "depth": (2, 6)}
 SCHEDULING: dict[str, dict[str, Any]] = {
     "none": {"sparsity": "none"},
     "rows": {"sparsity": "rows"},
@@ -47,9 +47,9 @@ def config_of(corner: str) -> TileConfig | None:
 
 def test_corners_are_refused_only_for_their_size():
     refused = {corner for corner in CORNERS if config_of(corner) is None}
-    # 16 rows, 16 columns and 32 lanes of 6 steps fit with two 8-bit formats, but not with wider formats.
-    largest = {corner for corner in CORNERS if corner.startswith("16-16-32-6-") and "-none-" not in corner}
-    assert refused == {corner for corner in largest if not corner.endswith("int8")}
+    # 32 columns and 32 lanes of 6 steps fit with one row and two 8-bit formats, but not with 16 rows or wider formats.
+    largest = {corner for corner in CORNERS if "-32-32-6-" in corner and "-none-" not in corner}
+    assert refused == {corner for corner in largest if not (corner.startswith("1-") and corner.endswith("int8"))}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ MAX_PES = 64  # Larger tiles take long to build.
 MAX_MULTIPLIERS = 1024
 LARGE_EVERY = 64
 """Average number of jobs per job with a large tile, up to the limits of a configuration, and few steps."""
-LARGE_SIDES = (8, 12, 15, 16, 16)
+LARGE_ROWS = (8, 12, 15, 16, 16)
+LARGE_COLUMNS = (8, 12, 15, 16, 32)
 LARGE_LANES = (2, 4, 8, 16, 31, 32)
 MAX_LARGE_POSITIONS = 400_000
 FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
@@ -96,7 +97,7 @@ def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
 def _draw_large(random: Random) -> TileConfig:
     """Return a tile with more PEs or multipliers than `_draw_config` allows."""
     while True:
-        rows, columns, lanes = random.choice(LARGE_SIDES), random.choice(LARGE_SIDES), random.choice(LARGE_LANES)
+        rows, columns, lanes = random.choice(LARGE_ROWS), random.choice(LARGE_COLUMNS), random.choice(LARGE_LANES)
         if rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
             with suppress(ValueError):  # The tile's ports are too wide for a module.
                 return _draw_rest(random, rows, columns, lanes)

@@ -60,6 +60,7 @@ def test_large_tiles_are_drawn_with_a_small_share():
     assert max(job.positions for job in large) <= MAX_LARGE_POSITIONS
     assert sum(job.positions for job in large) < sum(job.positions for job in jobs) / 100
     assert max(job.config.multipliers for job in large) > 4096
+    assert {max(job.config.rows for job in large), max(job.config.columns for job in large)} == {16, 32}
     assert max(job.config.input_bits for job in large) > MAX_INPUT_BITS / 2
 
 
