@@ -21,7 +21,7 @@ class BufferReadSignature(Signature):
     Members
     -------
     valid : Out(1)
-        A read is requested. It must not change until it is taken.
+        A read is requested. It must not change until it is taken, or until the reader's descriptor is done.
     enable : Out(lanes)
         Banks to read.
     address : Out(address_bits, lanes)

@@ -54,6 +54,10 @@ class BufferModel:
         """Drop pending requests and read data, after a reset."""
         self._shown, self._held = {}, {}
 
+    def release(self) -> None:
+        """Let pending requests change: the unit's descriptor is done."""
+        self._held = {}
+
     def drive(self, stall: float) -> None:
         """Drive the data read in the last cycle, or random bits, and draw each port's ready."""
         width = self.config.tile.lanes * self.config.value_bits

@@ -261,6 +261,7 @@ class Bench:
                 self.reader.forget()
                 return False
             if done:
+                self.buffer.release()  # The bias of groups after the last one may be requested.
                 break
         else:
             raise AssertionError("the descriptor is never done")
