@@ -1,4 +1,4 @@
-"""Measure what a core gains that skips masked passes, on its Verilog, for `bench/past_four.py`.
+"""Measure the speedup of skipping masked passes, on the Verilog of cores, for `bench/past_four.py`.
 
 All cores compute the same six products of the two linear layers around ReLU. The zeros are those of a recorded step;
 other values are drawn, so that rounding makes no zeros. ReLU's backward pass is fused with its product in all cores.

@@ -1,8 +1,8 @@
-"""Pass filter: it queues each pass that has a mask, in order, and reads each mask once, where the loops place it.
+"""Pass filter: it queues each pass with a nonzero mask, in order, and reads each mask once, where the loops place it.
 
-A pass is queued if and only if a value of its masks is no zero of either sign, or `skip_masked` is 0. An entry without
-a pass follows if the last pass is skipped. The marks list all passes. Neither queue overflows. Requests and queued
-passes follow without a bubble, and a request stays until it is taken.
+A pass is queued if and only if a value of its masks is not a zero of either sign, or `skip_masked` is 0. An entry
+without a pass follows if the last pass is skipped. The marks list all passes. Neither queue overflows. Requests and
+queued passes follow without a bubble, and a request stays until it is taken.
 
 Assumes: descriptors have legal fields, which stay until the last entry is taken. Then the next descriptor may begin.
 Words are unchecked in a pass that has words beyond a stream buffer.
@@ -114,13 +114,13 @@ class PassFilterHarness(Harness):
 
     def _add_decision_lemmas(self) -> None:
         dut, model = self.dut, self.model
-        self.lemma(self.probe("came", 1) == model.arrives)
+        self.lemma(self.probe("mask_valid", 1) == model.arrives)
         self.lemma(self.probe("decides", 1) == model.decides)
-        self.lemma(self.probe("found", 1) == model.found)
+        self.lemma(self.probe("has_mask", 1) == model.found)
         self.lemma(~model.found & ~model.arrives, when=~model.busy | ~dut.skip_masked)
         self.lemma((model.group != 0) | model.decides, when=model.found | model.arrives)
         widths = {side: (dut.words[side] - 1).bit_length() for side in "ab"}
-        held = self.probe("held", 1 + sum(widths.values()))
+        held = self.probe("pending", 1 + sum(widths.values()))
         self.lemma(held[0] == model.held["last"], when=model.decides)
         low = 1
         for side, width in widths.items():

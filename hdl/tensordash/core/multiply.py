@@ -22,11 +22,11 @@ class NextWord(NamedTuple):
     """The word after the head's."""
 
     ready: Any
-    """It is the first of all, and known."""
+    """It is the first word of a pass that can start."""
     ends: Any
     """It is the last of its pass."""
     final: Any
-    """It is the last of all, or of those known so far."""
+    """It is the last word of the last known pass."""
     addresses: dict[str, tuple[Any, Any]]
     """For each side, its address and the address of the word after it."""
     is_last: Any = Const(1, 1)

@@ -267,23 +267,27 @@ class Output(Block):
         wiring.connect(m, writer.write, wiring.flipped(self.write))
 
     def _read(self, m: Module) -> None:
-        """Arbitrate the read port: masks precede biases, except one that waits. A request stays until it is taken."""
+        """Arbitrate the read port: masks of results, then biases, then masks for the multiply unit.
+
+        A request that waits keeps the port until it is taken.
+        """
         readers = {"mask": self.writer.read} if self.config.mask else {}
         readers |= {"bias": self.bias_fetch.read} if self.config.bias else {}
         readers |= {"skip": self.skip_read} if self.config.skip_masked else {}
         if not readers:
             return
         *earlier, last = readers
-        stands = {name: Signal(name=f"{name}_stands") for name in list(readers)[1:]}  # its request waits
+        waiting = {name: Signal(name=f"{name}_waits") for name in list(readers)[1:]}  # its request was not taken
         chosen: dict[str, Any] = {}
         before: Any = Const(0, 1)  # a reader with precedence requests
         for name in earlier:
-            others = Cat(each for other, each in stands.items() if other != name).any()
-            chosen[name] = (stands.get(name, Const(0, 1)) | (readers[name].valid & ~before)) & ~others
+            others = Cat(each for other, each in waiting.items() if other != name).any()
+            chosen[name] = (waiting.get(name, Const(0, 1)) | (readers[name].valid & ~before)) & ~others
             before |= readers[name].valid
-        chosen[last] = stands[last] | ~before if earlier else Const(1)
-        for name, waits in stands.items():
+        chosen[last] = waiting[last] | ~before if earlier else Const(1)
+        for name, waits in waiting.items():
             m.d.sync += waits.eq(readers[name].valid & chosen[name] & ~self.read.ready)
+        # A request withdrawn at the descriptor's end may be chosen beside another, which then wins.
         for name, reader in readers.items():
             choice = chosen[name]
             m.d.comb += [reader.data.eq(self.read.data), reader.ready.eq(self.read.ready & choice)]

@@ -20,7 +20,7 @@ __all__ = ["LOOPS", "PassFilter", "pass_layout"]
 
 LOOPS = 4
 QUEUED_PASSES = 3
-"""A pass takes its place for at least 3 cycles."""
+"""A place is reserved for at least 3 cycles, so 3 places allow a pass in every cycle."""
 QUEUED_MARKS = 16
 """Passes that the filter may be ahead of the output unit."""
 
@@ -34,9 +34,9 @@ def pass_layout(config: CoreConfig) -> StructLayout:
 class PassFilter(Block):
     """Walks all passes of a multiply, and queues those that run. With `skip_masked` it reads their masks first.
 
-    Timing: the first pass is in the queue 3 cycles after `start`, with `skip_masked` 2 cycles and a cycle for each
-    group of the block after it. Then a pass follows in every cycle, or with `skip_masked` every `parts` cycles, where
-    `parts` is the number of groups in a block, if the buffer is ready. The filter is at most 3 passes that run ahead of
+    Timing: `parts` is the number of groups in a block. The first pass is in the queue 3 cycles after `start`, or
+    `2 + parts` with `skip_masked`. Then a pass follows in every cycle, or with `skip_masked` every `parts` cycles if
+    the buffer is ready. The filter is at most 3 passes that run ahead of
     the tile, and 16 passes ahead of the output unit.
 
     Parameters
@@ -113,7 +113,7 @@ class PassFilter(Block):
         m.submodules.walk = placed(self.walk, platform)
         m.submodules.pass_queue = placed(self.pass_queue, platform)
         m.submodules.mark_queue = placed(self.mark_queue, platform)
-        running, requests, goes = Signal(name="running"), Signal(name="requests"), Signal(name="goes")
+        running, requests, advances = Signal(name="running"), Signal(name="requests"), Signal(name="advances")
         groups = self.config.parts("a") * self.config.parts("b")
         group = (
             Signal(groups, init=1, name="group") if groups > 1 else Const(1, 1)
@@ -122,25 +122,25 @@ class PassFilter(Block):
         final = Signal(name="last_pass")
         place = self._place(m, self.start, pass_done, final)
         rooms = self._rooms(m, pass_done)
-        whole = Signal(name="whole")  # this is the pass's last request
+        is_last_request = Signal(name="is_last_request")  # this is the pass's last request
         outside = Signal(name="outside")  # the group has no results
         m.d.comb += [
-            whole.eq(~self.skip_masked | group[-1]),
-            requests.eq(running & (~whole | rooms)),
+            is_last_request.eq(~self.skip_masked | group[-1]),
+            requests.eq(running & (~is_last_request | rooms)),
             outside.eq((self.walk.x < 0) | (self.walk.x >= self.x_size)),
             self.read.valid.eq(requests & self.skip_masked & ~outside),
             self.read.enable.eq((1 << self.lanes) - 1),
-            goes.eq(requests & (~self.read.valid | self.read.ready)),
-            pass_done.eq(goes & whole),
+            advances.eq(requests & (~self.read.valid | self.read.ready)),
+            pass_done.eq(advances & is_last_request),
         ]
         with m.If(self.start):
             m.d.sync += running.eq(1)
         with m.Elif(pass_done & final):
             m.d.sync += running.eq(0)
         if isinstance(group, Signal):
-            with m.If(goes & self.skip_masked):
+            with m.If(advances & self.skip_masked):
                 m.d.sync += group.eq(group.rotate_left(1))
-        self._walk(m, goes)
+        self._walk(m, advances)
         self._decide(m, self.read.valid & self.read.ready, pass_done, (final, *place))
         return m
 
@@ -185,7 +185,7 @@ class PassFilter(Block):
             m.d.sync += left[name].eq(left[name] + frees[name] - takes[name])
         return left["pass"].any() & (~self.skip_masked | left["mark"].any())
 
-    def _walk(self, m: Module, goes: Signal) -> None:
+    def _walk(self, m: Module, advances: Signal) -> None:
         """Connect the walk, which begins at the mask instead of the results."""
         walk, lane_bits = self.walk, (self.lanes - 1).bit_length()
         shift = (self.config.fp32_groups - 1).bit_length()
@@ -193,7 +193,7 @@ class PassFilter(Block):
         group = (walk.address + Mux(self.fp32, away << shift, away))[: group_address_bits(self.config.groups)]
         m.d.comb += [
             walk.start.eq(self.start),
-            walk.step.eq(goes & self.skip_masked),
+            walk.step.eq(advances & self.skip_masked),
             walk.first_address.eq(self.mask_address),
             walk.first_x.eq(self.x),
             walk.address_steps.eq(self.address_steps),
@@ -204,30 +204,30 @@ class PassFilter(Block):
 
     def _decide(self, m: Module, reads: Any, pass_done: Signal, passed: tuple[Any, Any, Any]) -> None:
         """Combine a pass's masks, and queue the pass unless all are zeros."""
-        came, decides = Signal(name="came"), Signal(name="decides")
-        found, kept = Signal(name="found"), Signal(name="kept")  # the pass has a mask that is not zero
-        held = Signal(1 + sum((words - 1).bit_length() for words in self.words.values()), reset_less=True)
-        m.d.sync += [came.eq(reads), decides.eq(pass_done)]
+        mask_valid, decides = Signal(name="mask_valid"), Signal(name="decides")
+        has_mask, pass_runs = Signal(name="has_mask"), Signal(name="pass_runs")  # the pass has a mask that is not zero
+        pending = Signal(1 + sum((words - 1).bit_length() for words in self.words.values()), reset_less=True)
+        m.d.sync += [mask_valid.eq(reads), decides.eq(pass_done)]
         with m.If(pass_done):
-            m.d.sync += held.eq(Cat(*passed))
+            m.d.sync += pending.eq(Cat(*passed))
         width = self.config.value_bits
         has_sign = self.config.tile.numerics.result != "int32"
         magnitudes = [
             data[k * width : (k + 1) * width - has_sign].any() for data in self.read.data for k in range(self.lanes)
         ]
         m.d.comb += [
-            kept.eq(~self.skip_masked | found | (came & Cat(magnitudes).any())),
-            self._drops.eq(decides & ~kept & ~held[0]),
+            pass_runs.eq(~self.skip_masked | has_mask | (mask_valid & Cat(magnitudes).any())),
+            self._drops.eq(decides & ~pass_runs & ~pending[0]),
         ]
-        m.d.sync += found.eq(kept & ~decides & self.skip_masked & ~self.start)
+        m.d.sync += has_mask.eq(pass_runs & ~decides & self.skip_masked & ~self.start)
         passes, marks = self.pass_queue, self.mark_queue
         m.d.comb += [
-            passes.added.eq(Cat(kept, held)),
-            passes.adds.eq(decides & (kept | held[0])),
+            passes.added.eq(Cat(pass_runs, pending)),
+            passes.adds.eq(decides & (pass_runs | pending[0])),
             self.passes.payload.eq(passes.first),
             self.passes.valid.eq(passes.present),
             passes.leaves.eq(self.passes.valid & self.passes.ready),
-            marks.added.eq(~kept),
+            marks.added.eq(~pass_runs),
             marks.adds.eq(decides & self.skip_masked),
             self.marks.payload.eq(marks.first),
             self.marks.valid.eq(marks.present),

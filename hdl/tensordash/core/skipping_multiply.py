@@ -1,4 +1,4 @@
-"""Multiply that leaves out passes whose masks are all zeros."""
+"""Multiply that skips passes whose masks are all zeros."""
 
 from typing import Any
 
@@ -17,6 +17,8 @@ from .pass_filter import LOOPS, PassFilter
 
 __all__ = ["SkippingMultiply"]
 
+FILTER_FIELDS = ("skip_masked", "a_base", "b_base", "a_streams", "b_streams", "fp32", "x", "x_size", "mask_address")
+
 
 class SkippingMultiply(Multiply):
     """Executes `multiply` like `Multiply`, but takes its passes from a `PassFilter`.
@@ -24,8 +26,8 @@ class SkippingMultiply(Multiply):
     Timing: the first steps are offered 6 cycles after the descriptor's last beat was taken, or later if the filter
     still reads masks. There is no bubble between passes if the next pass is known when the last word of a pass becomes
     the head's. Otherwise the pass ends first, and the next one starts 3 cycles later or when it is known: the filter
-    may wait until the output unit has the pass's block. If the last passes are skipped, `done` is high in the second
-    cycle after the filter's last entry.
+    may wait until the output unit has the pass's block. If the last passes are skipped, `done` is high in the cycle
+    after the filter's last entry was taken.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ class SkippingMultiply(Multiply):
     def _next_word(
         self, m: Module, descriptor: DescriptorRegister, running: Signal, starts: Signal, after: Signal
     ) -> NextWord:
-        """Walk one word ahead of the head, through the passes that the filter found."""
+        """Walk one word ahead of the head, through the passes that the filter pass_filter."""
         self._filter(m, descriptor)
         passes = self.filter.passes
         words = {side: Signal(range(count), name=f"{side}_word", reset_less=True) for side, count in self.words.items()}
@@ -101,34 +103,33 @@ class SkippingMultiply(Multiply):
             m.d.sync += steps.eq(steps - self.depth)
         addresses = {}
         for side, word in words.items():
-            begin, behind = passes.payload[f"{side}_word"], Signal.like(word, name=f"{side}_word_after")
-            grown = Mux(word == self.words[side] - 1, 0, (word + 1)[: len(word)])
-            m.d.comb += behind.eq(Mux(ends, begin, grown))
+            begin, address_after = passes.payload[f"{side}_word"], Signal.like(word, name=f"{side}_word_after")
+            next_in_pass = Mux(word == self.words[side] - 1, 0, (word + 1)[: len(word)])
+            m.d.comb += address_after.eq(Mux(ends, begin, next_in_pass))
             with m.If(loads):
                 m.d.sync += word.eq(begin)
             with m.Elif(after):
-                m.d.sync += word.eq(behind)
-            addresses[side] = word, behind
+                m.d.sync += word.eq(address_after)
+            addresses[side] = word, address_after
         return NextWord(ready=loaded, ends=ends, final=final, addresses=addresses, is_last=is_last, absent=absent)
 
     def _filter(self, m: Module, descriptor: DescriptorRegister) -> None:
         """Connect the filter to the descriptor."""
-        found = self.filter
+        pass_filter = self.filter
         begun = Signal(name="begun")  # the filter has the descriptor
         with m.If(self.command.done):
             m.d.sync += begun.eq(0)
         with m.Elif(descriptor.present):
             m.d.sync += begun.eq(1)
-        same = ("skip_masked", "a_base", "b_base", "a_streams", "b_streams", "fp32", "x", "x_size", "mask_address")
         m.d.comb += [
-            found.start.eq(descriptor.present & ~begun),
-            found.pass_words.eq((descriptor["steps"] + (self.depth - 1)) >> (self.depth - 1).bit_length()),
-            *(getattr(found, name).eq(descriptor[name]) for name in same),
+            pass_filter.start.eq(descriptor.present & ~begun),
+            pass_filter.pass_words.eq((descriptor["steps"] + (self.depth - 1)) >> (self.depth - 1).bit_length()),
+            *(getattr(pass_filter, name).eq(descriptor[name]) for name in FILTER_FIELDS),
             *(
-                getattr(found, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
+                getattr(pass_filter, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
                 for name in ("address", "x")
                 for k in range(LOOPS)
             ),
-            *(found.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
-            self.command.error.eq(Mux(found.beyond, ERRORS["range"], 0)),
+            *(pass_filter.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
+            self.command.error.eq(Mux(pass_filter.beyond, ERRORS["range"], 0)),
         ]

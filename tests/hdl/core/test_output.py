@@ -181,7 +181,7 @@ BROKEN_SKIPPING = {
     "rows of the tile do not wait for a mark": ("(~marks_valid | marks_payload)", "(marks_valid & marks_payload)"),
     "each row takes a mark": ("left & taken & last_row", "left & taken"),
     "every multiply takes marks": ("skipped = descriptor_skip_masked & left", "skipped = left"),
-    "a waiting read of the filter is dropped": ("skip_stands_any = skip_stands | ~(", "skip_stands_any = ~("),
+    "a waiting read of the filter is dropped": ("skip_waits_any = skip_waits | ~(", "skip_waits_any = ~("),
 }
 
 

@@ -37,17 +37,20 @@ def test_wrong_parameters():
 
 
 BROKEN = {
-    "a mask is forgotten while a read waits": ("found <= kept", "found <= came & kept"),
-    "a mask of the pass before is not forgotten": ("kept & ~decides", "kept"),
+    "a mask is forgotten while a read waits": ("has_mask <= pass_runs", "has_mask <= mask_valid & pass_runs"),
+    "a mask of the pass before is not forgotten": ("pass_runs & ~decides", "pass_runs"),
     "groups outside of the tensor count": ("~(walk__x[15] | ", "~(1'b0 & walk__x[15] | "),
     "a value's sign counts": ("|read_data[14:0]", "|read_data[15:0]"),
     "a value's highest bit does not count": ("|read_data[254:240]", "|read_data[253:240]"),
     "FP32 results have masks in consecutive groups": ("{walk__x[5:2], 1'b0}", "walk__x[6:2]"),
-    "the last pass runs though it is skipped": ("{held, kept}", "{held, kept | held[0]}"),
-    "the end is lost if the last pass is skipped": ("decides & (kept | held[0])", "decides & kept"),
-    "a place of a skipped pass stays reserved": ("decides & ~kept & ~held[0]", "decides & ~kept & held[0]"),
+    "the last pass runs though it is skipped": ("{pending, pass_runs}", "{pending, pass_runs | pending[0]}"),
+    "the end is lost if the last pass is skipped": ("decides & (pass_runs | pending[0])", "decides & pass_runs"),
+    "a place of a skipped pass stays reserved": (
+        "decides & ~pass_runs & ~pending[0]",
+        "decides & ~pass_runs & pending[0]",
+    ),
     "marks enter a full queue": ("(~skip_masked | |mark_places)", "1'b1"),
-    "a skipped pass is not marked": (".added(~kept)", ".added(1'b0)"),
+    "a skipped pass is not marked": (".added(~pass_runs)", ".added(1'b0)"),
     "a range error is missed": ("beyond <= beyond | a_over", "beyond <= beyond"),
     "the second pass does not begin": ("if (loads | turns) begin", "if (loads) begin"),
     "a pass after the last one is expected": ("pass_is_last <= filter__passes_payload_last", "pass_is_last <= 1'b0"),
