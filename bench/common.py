@@ -9,14 +9,20 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.extras import MissingExtraError, require
 from tensordash_storage.files import atomic_write
+
+if TYPE_CHECKING:
+    from tensordash_sim.compiler.program import Program
+    from tensordash_sim.golden.core.memory import Memory
+    from tensordash_sim.verify.verilated_core import CoreRun, VerilatedCore
 
 __all__ = [
     "DOCS",
@@ -30,6 +36,7 @@ __all__ = [
     "render",
     "replace_between",
     "require_modules",
+    "run_program",
     "store_figures",
 ]
 
@@ -97,6 +104,20 @@ def map_module(verilog: str, module: str) -> dict[str, float]:
     with running(None, 2.0, None, 1) as run:
         mapped, _ = run.map_flattened(Hierarchy(verilog, module), module)
         return {"ge": round(mapped.area_um2 / run.library.gate_area, 1), "delay_ns": round(mapped.delay_ns, 4)}
+
+
+def run_program(core: "VerilatedCore", program: "Program", memory: "Memory") -> "CoreRun":
+    """Run a program on a core, with `memory` from address 0 and descriptors after it; return the run.
+
+    Afterwards `memory` is as the core left it. An error of the program ends the bench.
+    """
+    size = len(memory.bytes)
+    core.memory[:size] = np.frombuffer(memory.bytes, np.uint8)
+    run = core.run(program.descriptors, size)
+    if run.outcome.error:
+        raise SystemExit(f"error {run.outcome.error} in descriptor {run.outcome.index}:\n{program.listing()}")
+    memory.bytes[:] = core.memory[:size].tobytes()
+    return run
 
 
 def print_json(document: Any) -> None:

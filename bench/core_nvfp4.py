@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from common import core_preset, map_module, measured_at
+from common import core_preset, map_module, measured_at, run_program
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.core_files import core_verilog
@@ -151,11 +151,7 @@ def _run(
         **how,
     )
     program = emit(best_schedule(space), image.tensors)
-    core.memory[:MEMORY_BYTES] = np.frombuffer(image.memory.bytes, np.uint8)
-    run = core.run(program.descriptors, MEMORY_BYTES)
-    if run.outcome.error:
-        raise SystemExit(f"error {run.outcome.error} in descriptor {run.outcome.index}:\n{program.listing()}")
-    image.memory.bytes[:] = core.memory[:MEMORY_BYTES].tobytes()
+    run = run_program(core, program, image.memory)
     expected = contract(config, layer, operation, rows, products, fp32=problem.fp32)
     if not np.array_equal(image.result().view(expected.dtype), expected):
         raise SystemExit(f"{operation} of {layer}: the Verilog differs from the emulator")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
+from common import run_program
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.emission import emit
@@ -87,14 +88,9 @@ def _run(config: CoreConfig, core: VerilatedCore, layer: Layer, operation: str, 
     """Run an operation with its best tiling and the sparser operand on the row side; return the cycles."""
     rows = min(OPERANDS[operation], key=lambda each: np.count_nonzero(values[each]) / values[each].size)
     problem = Problem(layer=layer, operation=operation, rows=rows, mask="mask" in values)
-    space = IterationSpace(problem=problem, core=config).with_turned_results()
-    image = TensorImage(config, Memory(MEMORY_BYTES), layer, operation, values, rows=rows, turned=space.problem.turned)
-    program = emit(best_schedule(space), image.tensors)
-    core.memory[:MEMORY_BYTES] = np.frombuffer(image.memory.bytes, np.uint8)
-    run = core.run(program.descriptors, MEMORY_BYTES)
-    if run.outcome.error:
-        raise SystemExit(f"error {run.outcome.error} in descriptor {run.outcome.index}:\n{program.listing()}")
-    image.memory.bytes[:] = core.memory[:MEMORY_BYTES].tobytes()
+    image = TensorImage(config, Memory(MEMORY_BYTES), layer, operation, values, rows=rows)
+    program = emit(best_schedule(IterationSpace(problem=problem, core=config)), image.tensors)
+    run = run_program(core, program, image.memory)
     wanted = expected(layer, operation, values, config=config, rows=rows)
     if not np.array_equal(image.result().view(np.uint16), wanted.view(np.uint16)):
         raise SystemExit(f"{operation} of {layer}: the Verilog differs from PyTorch in float64")

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 
 from .harness import Harness
 
-__all__ = ["LOOPS", "Fields", "LoopNest", "advanced"]
+__all__ = ["LOOPS", "Fields", "LoopNest", "advanced", "counts_one_turn_more", "stands_still_in_loop_2"]
 
 LOOPS = 4
 COUNT_BITS = 12
@@ -98,3 +98,13 @@ class LoopNest:
             harness.lemma(ends[k] == (turn == count - 1), when=when)
         for name in places:
             harness.lemma(harness.probe(f"{walk}.{name}", 16) == self.place[name], when=when)
+
+
+def counts_one_turn_more(m: Module, sound: Any, outer: Any) -> None:
+    """Let a `Walk` run loop 1 once more."""
+    m.d.comb += sound.counts[1].eq(outer.counts[1] + 1)
+
+
+def stands_still_in_loop_2(m: Module, sound: Any, outer: Any) -> None:
+    """Let a `Walk` keep x in loop 2."""
+    m.d.comb += sound.x_steps[2].eq(0)

@@ -20,7 +20,7 @@ from tensordash.memory.memory import Memory
 from tensordash.movers.walk import Walk
 
 from ..harness import Fault, FreeOutputs, Harness, Stub
-from ..loop_nest import LoopNest
+from ..loop_nest import LoopNest, counts_one_turn_more, stands_still_in_loop_2
 from ..proof import BrokenVariant, Proof
 from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 
@@ -93,14 +93,6 @@ class OutputWalkHarness(Harness):
             self.claim("all_have_the_descriptors_fields", port == value.as_unsigned(), when=descriptor.complete)
 
 
-def _counts_one_turn_more(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.counts[1].eq(outer.counts[1] + 1)
-
-
-def _stands_still_in_loop_2(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.x_steps[2].eq(0)
-
-
 def _begins_at_0(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.first_address.eq(0)
 
@@ -119,8 +111,8 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> 
 
 PLACE, BIAS = "results_are_written_at_the_loops_position", "biases_are_read_at_the_loops_position"
 BROKEN_VARIANTS = (
-    _variant(PLACE, "loop 1 runs once more", _counts_one_turn_more),
-    _variant(PLACE, "loop 2 does not change x", _stands_still_in_loop_2),
+    _variant(PLACE, "loop 1 runs once more", counts_one_turn_more),
+    _variant(PLACE, "loop 2 does not change x", stands_still_in_loop_2),
     _variant(PLACE, "the first group is group 0", _begins_at_0),
     _variant(BIAS, "y is never negative", _loses_a_bit_of_y),
     _variant("all_begin_with_the_descriptor", "`done` never comes", _is_never_done, Output),

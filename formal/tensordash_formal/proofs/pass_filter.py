@@ -20,6 +20,7 @@ from tensordash.movers.walk import Walk
 from tensordash.short_queue import ShortQueue
 
 from ..harness import Fault, Harness
+from ..loop_nest import counts_one_turn_more, stands_still_in_loop_2
 from ..pass_model import PassModel, QueueModel
 from ..proof import BrokenVariant, Proof
 
@@ -170,14 +171,6 @@ class PassFilterHarness(Harness):
             self.lemma(~stored, when=~here)
 
 
-def _loops_twice(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.counts[1].eq(outer.counts[1] + 1)
-
-
-def _stands_still_in_loop_2(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.x_steps[2].eq(0)
-
-
 def _begins_at_group_0(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.mask_address.eq(0)
 
@@ -285,8 +278,8 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = PassFilte
 PLACE, QUEUED = "masks_are_read_at_the_loops_position", "passes_with_a_mask_and_the_end_are_queued"
 BEYOND = "beyond_if_a_pass_has_words_beyond"
 BROKEN_VARIANTS = (
-    _variant(PLACE, "loop 1 runs once more", _loops_twice, Walk),
-    _variant(PLACE, "loop 2 does not change x", _stands_still_in_loop_2, Walk),
+    _variant(PLACE, "loop 1 runs once more", counts_one_turn_more, Walk),
+    _variant(PLACE, "loop 2 does not change x", stands_still_in_loop_2, Walk),
     _variant(PLACE, "the first mask is group 0", _begins_at_group_0),
     _variant(PLACE, "masks of FP32 results are adjacent", _reads_as_without_fp32),
     _variant("masks_are_read_in_all_banks", "bank 1 is not read", _leaves_a_bank_out),

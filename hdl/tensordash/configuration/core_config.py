@@ -13,7 +13,7 @@ from .numerics import Binned, Exact
 from .parameters import require_bool, require_int
 from .registers import FORMAT_CODES
 
-__all__ = ["MAX_CORES", "CoreConfig"]
+__all__ = ["MAX_CORES", "SWITCHES", "CoreConfig"]
 
 MAX_GROUPS = 1 << 16
 """Descriptors address groups in 16 bits."""
@@ -26,6 +26,7 @@ NVFP4_VALUE_BITS = 16
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
 """Values of AxCACHE that AXI4 defines (ARM IHI 0022E, table A4-5)."""
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4", "skip_masked")
+"""Features that a core may be built without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +75,8 @@ class CoreConfig(TomlConfig):
         Whether loads can expand NVFP4 tensors. Both formats must be fp16 or bf16, and the bus must have at most half
         of a group's bits.
     skip_masked : bool
-        Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`, and
-        a `tile.depth` that is a power of two.
+        Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`, and a
+        `tile.depth` that is a power of two.
 
     Raises
     ------

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from .core_config import CoreConfig
+from .core_config import SWITCHES, CoreConfig
 from .registers import ERRORS, FORMAT_CODES, IDENTITY, PAGE_BITS, REGISTERS, RING_BITS, WORD_BITS, Register, named
 
 __all__ = [
@@ -128,10 +128,7 @@ def constant_values(config: CoreConfig) -> dict[str, int]:
             "value_bits": config.value_bits,
             "partial_sums": config.partial_sums - 1,
             "sparse": tile.sparsity != "none",
-            **{name: getattr(config, name) for name in ("bias", "scale", "relu", "mask", "stochastic")},
-            "compression": config.compression,
-            "nvfp4": config.nvfp4,
-            "skip_masked": config.skip_masked,
+            **{name: getattr(config, name) for name in SWITCHES},
         },
     }
     constants = {"identity": IDENTITY, "digest": digest & 0xFFFFFFFF, "digest_high": digest >> WORD_BITS}

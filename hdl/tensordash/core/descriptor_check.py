@@ -17,15 +17,15 @@ __all__ = ["MAX_TOKENS", "DescriptorCheck", "allowed_bits"]
 MAX_TOKENS = 15
 """Maximum number of tokens from one unit to another, signalled minus waited for, in the program's order."""
 WAITS = ("wait", "output_wait")
-SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
+FLAGS = ("bias", "scale", "relu", "mask", "stochastic", "skip_masked")
+"""Fields that have the names of their features."""
 
 
 def allowed_bits(operation: Operation, config: CoreConfig) -> int:
     """Return the bits that a core allows in an operation's descriptors, without those of features it lacks."""
-    missing = {name for name in SWITCHES if not getattr(config, name)}
+    missing = {name for name in FLAGS if not getattr(config, name)}
     missing |= set() if config.compression else {"compressed"}
     missing |= set() if config.nvfp4 else {"nvfp4", "by_channel"}
-    missing |= set() if config.skip_masked else {"skip_masked"}
     return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
 
 

@@ -3,14 +3,11 @@
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib import wiring
 
 from ..block import placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.registers import ERRORS
-from ..memory.bank import group_address_bits
-from ..memory.signature import BufferReadSignature
 from ..movers.unit import DescriptorRegister
 from .multiply import Multiply, NextWord
 from .pass_filter import LOOPS, PassFilter
@@ -56,13 +53,8 @@ class SkippingMultiply(Multiply):
         super().__init__(config)
 
     def _more_members(self) -> dict[str, Any]:
-        tile, config = self.config.tile, self.config
-        port = {
-            "lanes": tile.lanes,
-            "width": config.value_bits,
-            "address_bits": group_address_bits(config.groups),
-        }
-        return {"mask_read": Out(BufferReadSignature(**port)), "marks": Out(stream.Signature(1))}
+        members = self.filter.signature.members
+        return {"mask_read": members["read"], "marks": members["marks"]}
 
     def elaborate(self, platform):
         """Build the unit and its filter."""
