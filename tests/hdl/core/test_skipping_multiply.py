@@ -28,6 +28,24 @@ def test_skipped_passes(name):
     assert run(name) == []
 
 
+LARGE = CoreConfig.from_toml("", ["core.skip_masked=true", "core.buffer=1", "core.stream_buffer=16"])
+
+
+def many_streams(*replaced):
+    unit = SkippingMultiply(LARGE)
+    return run_unit(unit, "skipping_multiply", LARGE, seed=6, replaced=replaced, test="many_streams")
+
+
+def test_many_streams():
+    assert many_streams() == []
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_streams_counted_modulo_64_are_found(side):
+    count = {"a": "column_stream", "b": "row_stream"}[side]
+    assert many_streams((f"{count} == {side}_streams", f"{count}[5:0] == {side}_streams[5:0]"))
+
+
 def test_wrong_parameters():
     for kind in (SkippingMultiply, PassFilter):
         with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):

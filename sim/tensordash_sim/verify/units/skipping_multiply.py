@@ -200,3 +200,16 @@ async def many_passes(dut, words: int) -> None:
         values |= {"b_streams": min(3, bench.words["b"] // words)}
         values |= {"skip_masked": 1, "address_3": 1, "x_size": lanes, "stride": 1}
         await bench.run(NO_FIELDS | values)
+
+
+@cocotb.test()
+async def many_streams(dut) -> None:
+    """Filter a full stream buffer of one-word streams of one side, with one stream of the other side."""
+    bench = SkippingBench(dut, "many streams", "all", 1.0, 0.0, 0.0, 0.0)
+    bench.fill()
+    await bench.begin()
+    for side, other in ("ab", "ba"):
+        streams = {f"{side}_streams": min(bench.words[side], 4095), f"{other}_streams": 1}
+        walk = {"skip_masked": 1, "address_3": 1, "x_size": 1, "stride": 1}
+        await bench.run(NO_FIELDS | {"steps": 1, "a_base": 0, "b_base": 0} | walk | streams)
+    assert bench.seen == {0, 1}
