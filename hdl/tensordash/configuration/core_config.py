@@ -25,7 +25,7 @@ NVFP4_VALUE_BITS = 16
 """Bits of the operand formats that hold every product of an NVFP4 element and its scale."""
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
 """Values of AxCACHE that AXI4 defines (ARM IHI 0022E, table A4-5)."""
-SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4", "skip_masked")
+SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression", "nvfp4", "skip_masked", "drop_steps")
 """Features that a core may be built without."""
 
 
@@ -77,6 +77,9 @@ class CoreConfig(TomlConfig):
     skip_masked : bool
         Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`, and a
         `tile.depth` that is a power of two.
+    drop_steps : bool
+        Whether layouts of side B drop steps without a value other than zero. Requires `skip_masked`, a `layout_groups`
+        of 2, a `tile.sparsity` of "rows", and as many rows as lanes.
 
     Raises
     ------
@@ -119,6 +122,7 @@ class CoreConfig(TomlConfig):
     compression: bool = True
     nvfp4: bool = False
     skip_masked: bool = False
+    drop_steps: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, TileConfig):
@@ -157,7 +161,22 @@ class CoreConfig(TomlConfig):
             raise ValueError(
                 f"core.skip_masked must be false unless tile.depth is a power of two, not true with {self.tile.depth}"
             )
+        self._check_drop_steps()
         self._check_sizes()
+
+    def _check_drop_steps(self) -> None:
+        tile = self.tile
+        for name, value, needed in (
+            ("core.skip_masked", self.skip_masked, True),
+            ("core.layout_groups", self.layout_groups, MAX_LAYOUT_GROUPS),
+            ("tile.sparsity", tile.sparsity, "rows"),
+            ("tile.rows", tile.rows, tile.lanes),
+        ):
+            if self.drop_steps and value != needed:
+                raise ValueError(
+                    f"core.drop_steps must be false unless {name} is {json.dumps(needed)}, "
+                    f"not true with {json.dumps(value)}"
+                )
 
     def _check_nvfp4(self) -> None:
         a, b = self.tile.a_format, self.tile.b_format
@@ -279,8 +298,8 @@ class CoreConfig(TomlConfig):
 
     @property
     def baseline(self) -> "CoreConfig":
-        """This core's configuration with the dense tile, and with layouts of one group per cycle."""
-        return replace(self, tile=self.tile.baseline, layout_groups=1)
+        """This core's configuration with the dense tile, layouts of one group per cycle, and all steps."""
+        return replace(self, tile=self.tile.baseline, layout_groups=1, drop_steps=False)
 
     # Files
 
@@ -309,10 +328,12 @@ class CoreConfig(TomlConfig):
     def to_mapping(self) -> dict[str, Any]:
         """Return the document of this configuration.
 
-        It lacks `layout_groups` if 1, and `nvfp4` and `skip_masked` if false, so that older digests stay valid.
+        It lacks `layout_groups` if 1, and `nvfp4`, `skip_masked` and `drop_steps` if false, so that older digests stay
+        valid.
         """
         table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
-        for name, default in (("layout_groups", 1), ("nvfp4", False), ("skip_masked", False)):
+        later = {"layout_groups": 1, "nvfp4": False, "skip_masked": False, "drop_steps": False}
+        for name, default in later.items():
             if table[name] == default:
                 del table[name]
         return {**self.tile.to_mapping(), "core": table}

@@ -169,6 +169,7 @@ REGISTERS: tuple[Register, ...] = (
         ("sparse", 22, 1, "the tile skips zeros"),
         ("nvfp4", 23, 1, "loads of NVFP4 tensors"),
         ("skip_masked", 24, 1, "skipped passes"),
+        ("drop_steps", 25, 1, "dropped steps"),
     ),
     _register(
         0x1C,
