@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module
+from amaranth.hdl import Cat, Const, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,8 +11,10 @@ from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import UNITS
 from ..configuration.registers import COUNTERS
 from ..memory.buffer import Buffer, PairBuffer
+from ..memory.step_index import StepIndex
 from ..memory.stream_buffer import PairStreamBuffer, StreamBuffer
 from ..movers.axi import Axi4Signature, AxiLiteSignature, fixed
+from ..movers.dropping_layout import DroppingLayout
 from ..movers.layout import Layout
 from ..movers.load import Load
 from ..movers.pair_layout import PairLayout
@@ -20,6 +22,7 @@ from ..movers.read_arbiter import ReadArbiter
 from ..movers.store import Store
 from ..tile.tile import Tile
 from .command_queue import CommandQueue
+from .indexed_multiply import IndexedMultiply
 from .multiply import Multiply
 from .output import COUNTS, Output
 from .registers import ADDRESS_BITS, Registers
@@ -81,10 +84,12 @@ class Core(Block):
         self.read_arbiter = ReadArbiter(data_bits=config.axi_bits, address_bits=config.address_bits)
         pairs = config.layout_groups == 2
         layouts = PairLayout if pairs else Layout
+        multiplies = SkippingMultiply if config.skip_masked else Multiply
         self.units: dict[str, Any] = {
             "load": Load(config=config),
-            **{f"layout_{side}": layouts(config, side) for side in "ab"},
-            "multiply": SkippingMultiply(config) if config.skip_masked else Multiply(config),
+            "layout_a": layouts(config, "a"),
+            "layout_b": DroppingLayout(config) if config.drop_steps else layouts(config, "b"),
+            "multiply": (IndexedMultiply if config.drop_steps else multiplies)(config),
             "output": Output(config),
             "store": Store(config=config),
         }
@@ -101,6 +106,8 @@ class Core(Block):
             )
             for side in "ab"
         }
+        if config.drop_steps:
+            self.step_index = StepIndex(depth=tile.window_depth, words=config.stream_words("b"))
         self.tile = Tile(tile, rounded=False)
 
     def elaborate(self, platform):
@@ -118,6 +125,7 @@ class Core(Block):
             "buffer": self.buffer,
             "stream_buffer_a": self.streams["a"],
             "stream_buffer_b": self.streams["b"],
+            **({"step_index": self.step_index} if self.config.drop_steps else {}),
             "tile": self.tile,
         }
         for name, block in parts.items():
@@ -187,8 +195,13 @@ class Core(Block):
         """
         multiply, tile, output = self.units["multiply"], self.tile, self.units["output"]
         bits = self.config.tile.lanes * self.config.value_bits
+        if self.config.drop_steps:
+            wiring.connect(m, self.units["layout_b"].index, self.step_index.write)
+            wiring.connect(m, multiply.index, self.step_index.read)
         for side, ports in (("a", tile.a), ("b", tile.b)):
-            data = self.streams[side].data
+            data: Any = self.streams[side].data
+            if side == "b" and self.config.drop_steps:
+                data = [Mux(multiply.empty[line], 0, word) for line, word in enumerate(data)]
             for index, port in enumerate(ports):
                 m.d.comb += [
                     port.available.eq(multiply.available),

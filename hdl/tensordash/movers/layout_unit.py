@@ -46,9 +46,12 @@ class LayoutUnit(Block):
         reads = read(lanes=self.lanes, width=config.value_bits, address_bits=self.address_bits)
         writes = write(depth=self.depth, words=self.words, parts=self.parts, group_bits=config.group_bits)
         super().__init__(
-            {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes)},
+            {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes), **self._more_members()},
             variant=side,
         )
+
+    def _more_members(self) -> dict[str, Any]:
+        return {}
 
     def _is_last(self, part: Value) -> Any:
         """Return whether a one-hot part is a step's last one."""

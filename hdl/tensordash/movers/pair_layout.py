@@ -61,6 +61,9 @@ class PairLayout(LayoutUnit):
     Source: docs/core.md, "Layout" and "Loops".
     """
 
+    carried: tuple[str, ...] = ("bank", "writes", "word", "part")
+    """Signals of a step that accompany its group from the request to the write."""
+
     def __init__(self, config: CoreConfig, side: str) -> None:
         super().__init__(config, side, read=PairReadSignature, write=PairWriteSignature)
         self.queue = PairQueue(lanes=self.lanes)
@@ -124,8 +127,7 @@ class PairLayout(LayoutUnit):
     def _count(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
         """Count steps, runs and streams. Return the steps of the first two groups that wait.
 
-        Each step has `writes`: its bank and the banks padded with zeros. `left` is set if the step exists, and `full`
-        if its word is beyond the end.
+        `left` is set if a step exists, and `full` if its word is beyond the end.
         """
         now, after, later = (self._step(name) for name in ("now", "after", "later"))
         now.left = self._left
@@ -133,12 +135,8 @@ class PairLayout(LayoutUnit):
             other.left = self._follow(m, descriptor, one, other)
         for name, step in (("now", now), ("after", after)):
             step.full = Signal(name=f"{name}_full")
-            step.writes = Signal(self.depth, name=f"{name}_writes")
-            rest = Cat(step.bank[: k + 1].any() for k in range(self.depth))
-            m.d.comb += [
-                step.full.eq(step.word == self.words),
-                step.writes.eq(Mux(step.steps == 1, rest, step.bank)),
-            ]
+            m.d.comb += step.full.eq(step.word == self.words)
+            self._see_end(m, name, step)
         with m.If(self._goes[0]):
             for name in vars(after):
                 if name in vars(later):
@@ -158,6 +156,16 @@ class PairLayout(LayoutUnit):
                 self._beyond.eq(beyond),
             ]
         return [now, after]
+
+    def _see_end(self, m: Module, name: str, step: Any) -> None:
+        """Add `writes` to a step: its bank and the banks padded with zeros."""
+        step.writes = Signal(self.depth, name=f"{name}_writes")
+        rest = Cat(step.bank[: k + 1].any() for k in range(self.depth))
+        m.d.comb += step.writes.eq(Mux(step.steps == 1, rest, step.bank))
+
+    def _collide(self, steps: list[Any]) -> Value:
+        """Return whether two consecutive steps cannot be written in one cycle."""
+        return (steps[0].writes & steps[1].writes).any()
 
     def _follow(self, m: Module, descriptor: DescriptorRegister, step: Any, after: Any) -> Value:
         """Drive the step after another one. Return whether it exists."""
@@ -180,12 +188,13 @@ class PairLayout(LayoutUnit):
 
     def _token(self, name: str) -> Any:
         """Create the signals that accompany a group from the request to the write."""
+        shapes = {"word": range(self.words), "part": self.parts, "ends": 1}
         return SimpleNamespace(
             valid=Signal(name=f"{name}_valid"),
-            bank=Signal(self.depth, name=f"{name}_bank", reset_less=True),
-            writes=Signal(self.depth, name=f"{name}_writes", reset_less=True),
-            word=Signal(range(self.words), name=f"{name}_word", reset_less=True),
-            part=Signal(self.parts, name=f"{name}_part", reset_less=True),
+            **{
+                each: Signal(shapes.get(each, self.depth), name=f"{name}_{each}", reset_less=True)
+                for each in self.carried
+            },
         )
 
     def _read_token(self, name: str) -> Any:
@@ -221,7 +230,7 @@ class PairLayout(LayoutUnit):
             pair.eq(
                 (waiting[1].valid & steps[1].left & ~steps[1].full)
                 & (first.last & (turn == 0))
-                & ~(steps[0].writes & steps[1].writes).any()
+                & ~self._collide(steps)
                 & ~conflict
             ),
             self._goes[0].eq(moves & first.last),
@@ -242,10 +251,7 @@ class PairLayout(LayoutUnit):
             m.d.sync += [turn.eq(Mux(first.last, 0, turn + 1)), read_banks.eq(enable)]
             for k, token in enumerate(asked):
                 m.d.sync += [
-                    token.bank.eq(steps[k].bank),
-                    token.writes.eq(steps[k].writes),
-                    token.word.eq(steps[k].word),
-                    token.part.eq(steps[k].part),
+                    *(getattr(token, name).eq(getattr(steps[k], name)) for name in self.carried),
                     token.enable.eq(enables[k]),
                     token.half.eq(halves[k]),
                     token.low.eq(waiting[k].low),
@@ -326,20 +332,12 @@ class PairLayout(LayoutUnit):
                     m.d.sync += values.eq(aligner.ports[port])
             m.d.sync += token.valid.eq(before.valid & before.last)
             with m.If(before.valid):
-                m.d.sync += [
-                    getattr(token, name).eq(getattr(before, name)) for name in ("bank", "writes", "word", "part")
-                ]
+                m.d.sync += [getattr(token, name).eq(getattr(before, name)) for name in self.carried]
         return turned
 
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: list[Any]) -> None:
         """Write each bank's step, or zeros as padding."""
-        write, width = self.write, self.config.value_bits
-        values = []
-        for k, token in enumerate(turned):
-            data = Signal(self.config.group_bits, name=f"data_{k}")
-            for place, value in enumerate(self._values(token.ports, descriptor["transposed"])):
-                m.d.comb += data[place * width : (place + 1) * width].eq(value)
-            values.append(data)
+        write, values = self.write, self._data(m, descriptor, turned)
         first, second = turned
         for bank in range(self.depth):
             writes = [token.valid & token.writes[bank] for token in turned]
@@ -352,6 +350,16 @@ class PairLayout(LayoutUnit):
                 write.part[bank].eq(Mux(writes[1], second.part, first.part)),
                 write.data[bank].eq(Mux(writes[1], shows[1], shows[0])),
             ]
+
+    def _data(self, m: Module, descriptor: DescriptorRegister, turned: list[Any]) -> list[Signal]:
+        """Return the values of both groups as they are written."""
+        width, values = self.config.value_bits, []
+        for k, token in enumerate(turned):
+            data = Signal(self.config.group_bits, name=f"data_{k}")
+            for place, value in enumerate(self._values(token.ports, descriptor["transposed"])):
+                m.d.comb += data[place * width : (place + 1) * width].eq(value)
+            values.append(data)
+        return values
 
     def _finish(self, m: Module, stages: tuple[Any, ...]) -> None:
         """Report the descriptor's end when no stage holds a group."""
