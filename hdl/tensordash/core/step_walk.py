@@ -126,10 +126,12 @@ class StepWalk(Block):
             made.b_word.eq(word),
         ]
         for bank in range(self.depth):
+            place = Signal.like(now.a_word, name=f"place_{bank}")
             m.d.comb += [
+                place.eq(now.a_word + read.index[bank]),
                 made.empty[bank].eq(position >= read.lengths.kept[bank]),
                 # Empty steps need no word. A fixed one is read, whatever the memory of indices has there.
-                made.a_words[bank].eq(now.a_word + Mux(made.empty[bank], 0, read.index[bank])),
+                made.a_words[bank].eq(Mux(made.empty[bank], now.a_word, place)),
             ]
         m.d.comb += [
             queue.adds.eq(asked),

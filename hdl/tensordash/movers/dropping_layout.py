@@ -76,7 +76,8 @@ class DroppingLayout(PairLayout):
         indices = []
         for k, token in enumerate(turned):
             m.d.comb += keeps[k].eq(token.valid & self._is_effectual(token.ports))
-            indices.append((token.word - begin)[:bits])
+            indices.append(Signal(bits, name=f"step_index_{k}"))
+            m.d.comb += indices[k].eq(token.word - begin)
         m.d.comb += [
             ends.eq((first.valid & first.ends) | (second.valid & second.ends)),
             after.eq(Mux(second.valid, second.word, first.word) + 1),
@@ -132,9 +133,11 @@ class DroppingLayout(PairLayout):
             counted.begin.eq(ended.begin),
             *(count.eq(place - ended.begin) for count, place in zip(counted.counts, ended.counts, strict=True)),
         ]
-        most: Value = counted.counts[0]
-        for count in counted.counts[1:]:
-            most = Mux(count > most, count, most)
+        most = counted.counts[0]
+        for bank, count in enumerate(counted.counts[1:], start=1):
+            larger = Signal.like(most, name=f"most_of_{bank + 1}", reset_less=False)
+            m.d.comb += larger.eq(Mux(count > most, count, most))
+            most = larger
         m.d.comb += [
             index.ends.eq(counted.valid),
             index.begin.eq(counted.begin),

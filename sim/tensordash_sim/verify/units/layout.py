@@ -18,8 +18,6 @@ from tensordash_sim.verify.units.beats import Beats
 from tensordash_sim.verify.units.walk import places
 
 LOOPS = 6
-OVERHEAD = 6
-"""Cycles from the last beat of the descriptor to the first written group, without the group itself."""
 
 
 def signed(value: int) -> int:
@@ -39,6 +37,9 @@ class Bench:
     ready, rate : float
         Probabilities per cycle that the buffer is ready, and that a beat is offered.
     """
+
+    overhead = 6
+    """Cycles from the last beat of the descriptor to its end, without those of the groups."""
 
     def __init__(self, dut: Any, label: str, ready: float, rate: float) -> None:
         job, self.random, self.pins = start_bench(dut, f"layout {label}")
@@ -154,7 +155,7 @@ class Bench:
             f"{self.reads} positions are read, not {wanted}: {values}"
         )
         if self.ready == 1.0:
-            cycles, expected = self.pins.cycle - 1 - taken, self._cycles(values, walked) + OVERHEAD
+            cycles, expected = self.pins.cycle - 1 - taken, self._cycles(values, walked) + self.overhead
             assert cycles == expected, f"the layout takes {cycles} cycles, not {expected}: {values}"
 
     def groups(self, values: dict[str, int]) -> int:
@@ -180,14 +181,18 @@ class Bench:
 
     def _meet(self, values: dict[str, int], walked: list[set[tuple[int, int]]], group: int) -> bool:
         """Return whether a group and the next one write the same bank, or read two words of one half of a bank."""
+        one, other = walked[group], dict(walked[group + 1])
+        halves = [bank in other and other[bank] != at and not (other[bank] ^ at).bit_count() & 1 for bank, at in one]
+        return self._collide(values, group) or any(halves)
+
+    def _collide(self, values: dict[str, int], group: int) -> bool:
+        """Return whether a group and the next one write the same bank."""
         written = []
         for each in (group, group + 1):
             step = each % values["steps"]
             last = step + 1 == values["steps"]
             written.append(set(range(step % self.depth, self.depth)) if last else {step % self.depth})
-        one, other = walked[group], dict(walked[group + 1])
-        halves = [bank in other and other[bank] != at and not (other[bank] ^ at).bit_count() & 1 for bank, at in one]
-        return bool(written[0] & written[1]) or any(halves)
+        return bool(written[0] & written[1])
 
     def _walked(self, values: dict[str, int]) -> list[set[tuple[int, int]]]:
         """Return, for each group of the walk, the banks and groups of its valid positions in the buffer."""

@@ -102,11 +102,11 @@ class Bench:
         while self.pins.cycle < value + 2:
             assert (await self.cycle())[0] == 0, f"steps too early: {values}"
         for p, q in passes:
-            step = 0
-            while step < words * self.depth:
+            step, steps = 0, self.pass_words(values, p) * self.depth
+            while step < steps:
                 available, last, done = await self.offered(step)
                 where = f"cycle {self.pins.cycle - 1}, pass {p} {q}, step {step} of {values}"
-                left = words * self.depth - step
+                left = steps - step
                 assert done is None, f"{where}: done too early"
                 shown = next((k for k in range(self.depth) if self.shut >> (step + k) % self.depth & 1), self.depth)
                 assert available == min(left, shown), f"{where}: {available} steps are offered"
@@ -114,13 +114,13 @@ class Bench:
                 self.waited += shown < min(left, self.depth)
                 for k in range(0 if beyond else available):
                     bank, word = (step + k) % self.depth, (step + k) // self.depth
-                    expected = {"a": values["a_base"] + q * words + word, "b": values["b_base"] + p * words + word}
+                    expected = self.wanted(values, (p, q), bank, word)
                     found = {side: self.before[side][bank] for side in SIDES}
                     assert found == expected, f"{where}: bank {bank} shows words {found}, not {expected}"
                 step += self.took
         available, _, error = await self.ended()
         assert (available, error) == (0, ERRORS["range"] * beyond), f"error {error} at the end of {values}"
-        one_read = [len(passes) * words] * self.depth
+        one_read = [sum(self.pass_words(values, p) for p, _ in passes)] * self.depth
         assert self.reads == dict.fromkeys(SIDES, one_read), f"{self.reads} words are read, not {one_read}: {values}"
 
     def serve(self) -> None:
@@ -129,6 +129,16 @@ class Bench:
     def passes(self, values: dict[str, int]) -> list[tuple[int, int]]:
         """Return the streams of sides B and A of each pass."""
         return [(p, q) for p in range(values["b_streams"]) for q in range(values["a_streams"])]
+
+    def pass_words(self, values: dict[str, int], row: int) -> int:
+        """Return the words of a pass with a stream of side B."""
+        return -(-values["steps"] // self.depth)
+
+    def wanted(self, values: dict[str, int], streams: tuple[int, int], bank: int, word: int) -> dict[str, int]:
+        """Return the words that a bank of each side should show for a word of a pass."""
+        words = -(-values["steps"] // self.depth)
+        row, column = streams
+        return {"a": values["a_base"] + column * words + word, "b": values["b_base"] + row * words + word}
 
     async def offered(self, step: int) -> tuple[int, int, int | None]:
         """Run the cycle in which steps from `step` on are offered, unless its bank is late."""

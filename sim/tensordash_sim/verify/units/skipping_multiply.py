@@ -12,8 +12,6 @@ from tensordash_sim.verify.units import multiply
 from tensordash_sim.verify.units.buffer_model import BufferModel
 
 PATIENCE = 1000
-FIRST_WAIT = 4
-"""Cycles from the first one in which `Multiply` would offer steps to the first steps of a descriptor without masks."""
 LOOPS = 4
 NO_FIELDS = decode(encode(OPERATIONS["multiply"], {}))[1]
 """The least values of all fields."""
@@ -28,6 +26,10 @@ class SkippingBench(multiply.Bench):
         Probabilities per cycle that the buffer is not ready, and that the output unit takes no mark.
     dut, label, taking, rate, written
         As in `multiply.Bench`.
+    """
+
+    first_wait = 4
+    """Cycles from the first one in which `Multiply` would offer steps to the first steps of a descriptor without masks.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class SkippingBench(multiply.Bench):
                 return available, last, done
             assert not last
             self.waits += 1
-            assert self.waits <= FIRST_WAIT or not self.plain, "a bubble between passes"
+            assert self.waits <= self.first_wait or not self.plain, "a bubble between passes"
         raise AssertionError("no steps are offered")
 
     async def ended(self) -> tuple[int, int, int | None]:
