@@ -42,8 +42,8 @@ BROKEN = {
     "words do not count down": ("words_left <= words_left_now - 3'd1", "words_left <= words_left_now"),
     "an empty step is offered": ("assign made_empty[2] =", "assign made_empty[2] = 1'b0 &"),
     "side A is read in order": (
-        "place_1 = pass_now_a_word + read_index[5:3]",
-        "place_1 = pass_now_a_word + asked_word",
+        "pass_now_a_word + read_index[5:3]",
+        "pass_now_a_word + asked_word",
     ),
     "the queue of words runs over": (
         "wire begins = passes_valid & ~has_words & |rooms",
@@ -55,7 +55,7 @@ BROKEN = {
         "b_far_0 ? walk__words_payload_empty[0]",
         "b_far_0 ? next_word_empty[0]",
     ),
-    "the end is lost if the last pass is skipped": ("| absent;", "| 1'b0;"),
+    "the end is lost if the last pass is skipped": ("head_word_last) | absent", "head_word_last)"),
     "an entry without a word is a word": ("next_valid & next_word_runs & ~running", "next_valid & ~running"),
 }
 
