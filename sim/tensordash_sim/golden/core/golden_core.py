@@ -238,7 +238,7 @@ class GoldenCore(Mover):
     def _remaining_steps(self, rows: NDArray) -> int:
         """Return the steps that the tile takes of a stream without its dropped steps, the same number of each bank."""
         depth = self.config.tile.window_depth
-        is_left = non_zeros(rows, self.config.tile.b_format).any(axis=(1, 2))
+        is_left: NDArray[np.bool_] = np.any(non_zeros(rows, self.config.tile.b_format), axis=(1, 2))
         return depth * max(1, *(int(np.count_nonzero(is_left[bank::depth])) for bank in range(depth)))
 
     def _is_masked(self, values: Mapping[str, int], walk: LoopWalk) -> bool:

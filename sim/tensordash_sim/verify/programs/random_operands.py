@@ -77,9 +77,9 @@ def empty_groups(random: Random, config: CoreConfig, groups: NDArray) -> None:
             empty |= rng.random(positions) < 0.7
         elif style == "banks":
             depth = config.tile.window_depth
-            empty |= (np.arange(steps) % depth == rng.integers(depth, size=positions)[:, None]).T
+            empty |= (np.arange(steps) % depth == rng.integers(depth, size=(positions, 1))).T
         elif style == "runs":
-            first = rng.integers(steps, size=positions)[:, None]
+            first = rng.integers(steps, size=(positions, 1))
             empty |= (np.abs(np.arange(steps) - first) < rng.integers(1, 1 + steps)).T
         else:  # A single value keeps a step.
             lone = rng.random(empty.shape) < 0.3
