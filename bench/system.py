@@ -39,8 +39,12 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import core_verilog
 from tensordash_runtime.jobs import BackendResult, DeviceJob
 from tensordash_runtime.multicore import Multicore
+from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import expected
+from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.problem import Problem
+from tensordash_sim.compiler.program import dense_steps
+from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.lowering import Convolution, Operation
 from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_cores, simulate_operation
 from tensordash_storage.files import atomic_write
@@ -87,8 +91,9 @@ def run_parts(config: CoreConfig, job: DeviceJob, cores: int, *, shares: bool, q
 def measure(config: CoreConfig, each: Workload, counts: list[int]) -> dict[str, Any]:
     """Return the figures of a workload by number of cores."""
     one, _, tiling = run_layer(config, each)
-    speedup = round(one.counters["steps"] / one.counters["scheduled"], 1)
-    problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, speedup=speedup)
+    problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows)
+    program = emit(schedule_tiling(IterationSpace(problem=problem, core=config), tiling)).descriptors
+    problem = replace(problem, speedup=round(dense_steps(config, program) / one.counters["scheduled"], 1))
     job = DeviceJob(problem=problem, values=each.values)
     nonzero = {name: value != 0 for name, value in each.values.items()}
     predicted_one = simulate_cores(problem, config, 1, nonzero=nonzero, tiling=tiling, has_record=False)

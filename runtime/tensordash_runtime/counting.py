@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash_sim.cycles import Scheduler
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.cycles import Scheduler, schedule_without_empty_steps
 from tensordash_sim.lowering import Geometry, Operation, Vectors, lower
 from tensordash_sim.lowering.groups import grouped
 
@@ -41,7 +42,11 @@ NOT_COUNTED = CycleCount(0, math.nan)
 
 
 def count_cycles(
-    geometry: Geometry, operation: str, non_zeros: Mapping[str, NDArray[np.bool_]], rows: str, tile: TileConfig
+    geometry: Geometry,
+    operation: str,
+    non_zeros: Mapping[str, NDArray[np.bool_]],
+    rows: str,
+    config: TileConfig | CoreConfig,
 ) -> CycleCount:
     """Count the dense tile's cycles and the tile's speedup, from a sample of the operation's passes.
 
@@ -55,8 +60,8 @@ def count_cycles(
         Non-zero positions of both operands, in the geometry's shapes.
     rows : str
         The operand on the row side.
-    tile : TileConfig
-        The tile.
+    config : TileConfig or CoreConfig
+        The tile, or a core with it. A core that drops steps drops those of its passes.
 
     Examples
     --------
@@ -66,7 +71,7 @@ def count_cycles(
     >>> count_cycles(layer, "AxW", {"A": half, "W": np.ones((1, 4, 400), bool)}, "A", TileConfig())
     CycleCount(dense=100, speedup=2.0)
     """
-    return count_cycles_by_side(geometry, operation, non_zeros, [rows], tile)[rows]
+    return count_cycles_by_side(geometry, operation, non_zeros, [rows], config)[rows]
 
 
 def count_cycles_by_side(
@@ -74,22 +79,23 @@ def count_cycles_by_side(
     operation: str,
     non_zeros: Mapping[str, NDArray[np.bool_]],
     rows: Sequence[str],
-    tile: TileConfig,
+    config: TileConfig | CoreConfig,
 ) -> dict[str, CycleCount]:
     """Count as `count_cycles` for each operand in `rows`, with that operand on the row side."""
+    tile, drops = (config.tile, config.drop_steps) if isinstance(config, CoreConfig) else (config, False)
     dense, cycles = dict.fromkeys(rows, 0), dict.fromkeys(rows, 0.0)
     kind = Operation(operation)
     for product in lower(geometry, kind, non_zeros, tile.lanes):
         sides = product.left, product.right
         for name in rows:
             row, column = sides if name == kind.left else sides[::-1]
-            all_steps, pace = _sample_passes(row, column, tile)
+            all_steps, pace = _sample_passes(row, column, tile, drops)
             dense[name] += all_steps
             cycles[name] += all_steps * pace
     return {name: CycleCount(dense[name], dense[name] / cycles[name] if cycles[name] else 1.0) for name in rows}
 
 
-def _sample_passes(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, float]:
+def _sample_passes(row: Vectors, column: Vectors, tile: TileConfig, drops: bool) -> tuple[int, float]:
     """Return the dense steps of all passes of a product, and the mean cycles per dense step of a sample."""
     row_groups, column_groups = grouped(row, tile.rows), grouped(column, tile.columns)
     all_steps = len(row_groups) * row_groups.shape[1] * column_groups.shape[1] * row.steps
@@ -102,7 +108,10 @@ def _sample_passes(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int
     if tile.sparsity == "both":  # Each group of rows meets one group of columns of its batch element.
         element = chosen // row_groups.shape[1]
         other = _words(column, column_groups[element, chosen % column_groups.shape[1]])
-    cycles = Scheduler(tile).schedule(words, other).cycles
+    if drops:
+        cycles = schedule_without_empty_steps(Scheduler(tile), words, has_whole_words=True)[0].cycles
+    else:
+        cycles = Scheduler(tile).schedule(words, other).cycles
     return all_steps, float(cycles.sum()) / (len(chosen) * row.steps)
 
 

@@ -203,7 +203,7 @@ class Execution:
         if not self.count:
             return possible[0], NOT_COUNTED
         nonzero = {name: each.non_zeros for name, each in operands.items()}
-        return choose_rows(self.tile, self.geometry, self.operation, possible, nonzero)
+        return choose_rows(self.config, self.geometry, self.operation, possible, nonzero)
 
     def _side_format(self, name: str, rows: str) -> Format:
         return self.tile.b_format if name == rows else self.tile.a_format
@@ -265,7 +265,7 @@ class Execution:
                 nonzero[name] = each.non_zeros
             elif each.has_other_zeros:
                 nonzero[name] = non_zeros(each.values, self._side_format(name, rows))
-        return count_cycles(self.geometry, self.operation, nonzero, rows, self.tile).speedup
+        return count_cycles(self.geometry, self.operation, nonzero, rows, self.config).speedup
 
     def _non_finite_results(
         self, operands: Mapping[str, Operand], rounded: Mapping[str, RoundedOperand]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Fused
 from tensordash_sim.compiler.layer import OPERANDS
@@ -85,7 +86,7 @@ def fixed_rows(tile: TileConfig, operation: str) -> str | None:
 
 
 def choose_rows(
-    tile: TileConfig,
+    config: TileConfig | CoreConfig,
     geometry: Geometry,
     operation: str,
     possible: list[str],
@@ -95,8 +96,8 @@ def choose_rows(
 
     Parameters
     ----------
-    tile : TileConfig
-        The tile.
+    config : TileConfig or CoreConfig
+        The tile, or a core with it.
     geometry : Convolution or MatrixProduct
         The layer.
     operation : str
@@ -115,7 +116,7 @@ def choose_rows(
     """
     if len(possible) > 1:
         possible = sorted(possible, key=lambda name: non_zeros[name].mean())
-    counts = count_cycles_by_side(geometry, operation, non_zeros, possible, tile)
+    counts = count_cycles_by_side(geometry, operation, non_zeros, possible, config)
     rows = min(possible, key=lambda name: round(counts[name].cycles))
     return rows, counts[rows]
 

@@ -35,7 +35,8 @@ def combinational_paths(name: str, folder: Path, *replaced: tuple[str, str]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8", "core-wide", "core-nvfp4", "core-skip"]
+    "name",
+    ["core", "core-bf16", "core-int8", "core-dense", "core-fp8", "core-wide", "core-nvfp4", "core-skip", "core-drop"],
 )
 def test_no_combinational_paths(name: str, tmp_path: Path) -> None:
     assert combinational_paths(name, tmp_path) == {}

@@ -113,9 +113,9 @@ class PlanBuilder:
         }
         rows = rows or self.rule(operation)
         if rows is None:
-            rows, found = choose_rows(self.config.tile, geometry, operation, list(pair), nonzero)
+            rows, found = choose_rows(self.config, geometry, operation, list(pair), nonzero)
         else:
-            found = count_cycles(geometry, operation, nonzero, rows, self.config.tile)
+            found = count_cycles(geometry, operation, nonzero, rows, self.config)
         product = Product(
             name=name,
             geometry=geometry,

@@ -6,7 +6,7 @@ from math import inf
 
 from .emission import emit
 from .iteration_space import SIDES
-from .multiply_cycles import layout_loss
+from .multiply_cycles import layout_loss, pass_cycles
 from .operands import Move, size_of
 from .schedule import Schedule, ScheduledMultiply
 from .timing import timing
@@ -110,7 +110,7 @@ class UnitWork:
             self._add_side(each, side, words)
         self.cycles_before = min(self.cycles_before, units["load"] + max(units["column"], units["row"]))
         block = self._block_cycles(each)
-        cycles = max(words, each.steps / self.speedup) + (core.tile.sparsity != "none")
+        cycles = pass_cycles(core, each.steps, self.speedup) + (core.tile.sparsity != "none")
         units["multiply"] += passes * max(cycles, block) + DESCRIPTOR_CYCLES
         units["output"] += passes * block + DESCRIPTOR_CYCLES
         units["fetch"] += FETCH_CYCLES

@@ -26,6 +26,7 @@ __all__ = [
     "layout_loss",
     "losses_of",
     "move_losses",
+    "pass_cycles",
     "run_passes",
     "sort_few",
     "write_rates",
@@ -103,6 +104,22 @@ def losses_of(
         for kind in kinds
     ]
     return np.stack(found, axis=1)
+
+
+def pass_cycles(config: CoreConfig, steps: int, speedup: float) -> float:
+    """Return the tile's cycles for a stream at a speedup: at least one per word, or one if the core drops steps.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    steps : int
+        Dense steps of the stream.
+    speedup : float
+        Dense steps over cycles.
+    """
+    words = 1 if config.drop_steps else -(-steps // config.tile.window_depth)
+    return max(float(words), steps / speedup)
 
 
 @lru_cache(maxsize=256)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
 TOKENS = ("wait", "signal", "output_wait", "output_signal")
@@ -15,11 +16,38 @@ MEMORY = OPERATIONS["load"].fields[0]
 RECORD_BYTES = 32
 """Bytes that a `record` descriptor writes."""
 
-__all__ = ["RECORD_BYTES", "Loop", "Program", "ProgramError", "program_with_record", "walk"]
+__all__ = ["RECORD_BYTES", "Loop", "Program", "ProgramError", "dense_steps", "program_with_record", "walk"]
 
 
 class ProgramError(ValueError):
     """An illegal program. The message names the descriptor, the field and the values that are allowed."""
+
+
+def dense_steps(config: CoreConfig, descriptors: Iterable[int]) -> int:
+    """Return the steps of all passes of a program, with the zeros after each stream's last step.
+
+    They include the steps of skipped passes and dropped steps, which the counter `steps` of a core leaves out.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    descriptors : iterable of int
+        Legal descriptors.
+
+    Examples
+    --------
+    >>> program = Program()
+    >>> program.add("multiply", a_streams=2, b_streams=3, steps=5)
+    0
+    >>> dense_steps(CoreConfig(), program.descriptors)
+    48
+    """
+    total, depth = 0, config.tile.window_depth
+    for operation, values in map(decode, descriptors):
+        if operation is OPERATIONS["multiply"]:
+            total += values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth
+    return total
 
 
 class Loop(NamedTuple):

@@ -13,15 +13,16 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 
 from ..cycles.count import pack
+from ..cycles.dropping import schedule_without_empty_steps
 from ..cycles.scheduler import Scheduler
 from .footprint import walked_groups
-from .multiply_cycles import Pace, even_losses, losses_of
+from .multiply_cycles import Pace, even_losses, losses_of, pass_cycles
 
 __all__ = ["CountedPaces", "EvenPaces", "Paces", "RowStreams", "loaded_groups"]
 
 
 Counted = tuple[int, float, NDArray[np.float64]]
-"""A stream's steps, including padding of its last word, its cycles, and the cycles that it loses per write."""
+"""A stream's dense steps, including padding of its last word, its cycles, and the cycles that it loses per write."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,11 @@ class RowStreams:
             size = -(-steps // depth) * depth
             laid = np.zeros((count, parts, lanes, size), np.uint32)
             laid[..., :steps] = words.swapaxes(-1, -2)
-            made = scheduler.schedule(laid.reshape(count, tile.rows, size), paces=True)
+            laid = laid.reshape(count, tile.rows, size)
+            if config.drop_steps:
+                made, _ = schedule_without_empty_steps(scheduler, laid, has_whole_words=True, paces=True)
+            else:
+                made = scheduler.schedule(laid, paces=True)
             losses = losses_of(made.paces, made.cycles, depth, pairs=config.layout_groups == 2)
             for k, stream in enumerate(batch.streams):
                 counted[stream] = size, float(made.cycles[k]), losses[k]
@@ -168,12 +173,11 @@ class EvenPaces(Paces):
     config : CoreConfig
         The core.
     speedup : float
-        Steps over cycles, without padding of a stream's last word.
+        Dense steps over cycles, without padding of a stream's last word.
     """
 
     def __init__(self, config: CoreConfig, speedup: float) -> None:
         self._config = config
-        self._depth = config.tile.window_depth
         self.speedup = speedup if config.tile.sparsity != "none" else 1.0
         self._losses = even_losses(config, self.speedup)
         self._by_steps: dict[int, Pace] = {}
@@ -182,8 +186,7 @@ class EvenPaces(Paces):
         """Return the pace of a multiply."""
         steps = values["steps"]
         if steps not in self._by_steps:
-            words = -(-steps // self._depth)
-            self._by_steps[steps] = Pace(np.array([max(float(words), steps / self.speedup)]), self._losses)
+            self._by_steps[steps] = Pace(np.array([pass_cycles(self._config, steps, self.speedup)]), self._losses)
         return self._by_steps[steps]
 
 
@@ -223,7 +226,7 @@ class CountedPaces(Paces):
 
     @cached_property
     def speedup(self) -> float:  # type: ignore[override]
-        """Steps over cycles of all passes, including padding of a stream's last word."""
+        """Dense steps over cycles of all passes, including padding of a stream's last word."""
         if len(self.counted) == len(self.weights):
             cycles = sum(self.weights[k] / each[0] * each[1] for k, each in self.counted.items())
             return float(self.weights.sum() / cycles) if cycles else 1.0

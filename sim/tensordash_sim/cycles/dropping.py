@@ -65,7 +65,7 @@ def drop_empty_steps(words: NDArray[np.uint32], depth: int) -> tuple[NDArray[np.
 
 
 def schedule_without_empty_steps(
-    scheduler: Scheduler, words: NDArray[np.uint32]
+    scheduler: Scheduler, words: NDArray[np.uint32], *, has_whole_words: bool = False, paces: bool = False
 ) -> tuple[Scheduled, NDArray[np.int64]]:
     """Schedule streams after `drop_empty_steps`.
 
@@ -75,11 +75,14 @@ def schedule_without_empty_steps(
         Scheduler of a tile that skips zeros of the row side only.
     words : array of uint32, (streams, rows, T)
         As in `drop_empty_steps`.
+    has_whole_words : bool
+        Let each bank give the same number of steps, as in a core: empty steps follow where a bank has fewer.
+    paces : bool
+        Return the number of steps taken in each cycle, and 0 after a stream's last cycle.
 
     Returns
     -------
     Scheduled
-        Without `paces`.
     array of int64, (streams,)
         Number of remaining steps of each stream.
 
@@ -89,10 +92,16 @@ def schedule_without_empty_steps(
         If the tile does not skip zeros of the row side only.
     """
     require_row_side(scheduler.config)
-    left, lengths = drop_empty_steps(words, scheduler.config.window_depth)
+    depth = scheduler.config.window_depth
+    left, lengths = drop_empty_steps(words, depth)
+    if has_whole_words:
+        lengths = -(-lengths // depth) * depth
+        left = np.pad(left, ((0, 0), (0, 0), (0, int(lengths.max(initial=1)) - left.shape[2])))
     cycles, advances = np.empty(len(words), np.int64), np.empty(words.shape[:2], np.int64)
+    steps_taken = np.zeros((len(words), left.shape[2] if paces else 0), np.uint8)
     for length in np.unique(lengths):
         chosen = np.nonzero(lengths == length)[0]
-        scheduled = scheduler.schedule(left[chosen, :, :length])
+        scheduled = scheduler.schedule(left[chosen, :, :length], paces=paces)
         cycles[chosen], advances[chosen] = scheduled.cycles, scheduled.advances
-    return Scheduled(cycles, advances, np.empty((len(words), 0), np.uint8)), lengths
+        steps_taken[chosen, : scheduled.paces.shape[1]] = scheduled.paces
+    return Scheduled(cycles, advances, steps_taken), lengths

@@ -1,6 +1,6 @@
 """Test of each descriptor field at and near its limits, on a core's Verilog built as a library."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from .programs.field_cases import FieldCase, field_cases
 __all__ = ["field_ends"]
 
 CASES_PER_PROGRAM = 64
+SOURCE_GROUPS = 63
+"""Groups of the buffer that are laid out for a multiply of a core that drops steps."""
 
 
 def field_ends(bench: ProgramBench, max_errors: int) -> None:
@@ -32,7 +34,7 @@ def field_ends(bench: ProgramBench, max_errors: int) -> None:
         for first in range(0, len(legal), CASES_PER_PROGRAM):
             _check_legal(bench, name, legal[first : first + CASES_PER_PROGRAM])
     for case in bench.random.sample(errors, min(len(errors), max_errors)):
-        bench.run([case.descriptor(), encode(OPERATIONS["end"], {})], case.title)
+        bench.run([*_with_streams(bench, case), encode(OPERATIONS["end"], {})], case.title)
         bench.restart()
     bench.fill()
 
@@ -63,6 +65,8 @@ def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
     if Sequencer(config).refusal(bits):
         return True
     _, values = decode(bits)
+    if config.drop_steps and case.operation == "layout_b" and values["steps"] > _most_steps(bench, "a"):
+        return False  # No multiply could read the streams as laid out.
     if case.operation == "multiply":
         written = written_groups(bits, config)
         away = values["mask_address"] - values["address"]
@@ -87,7 +91,7 @@ def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
     saved = golden.buffer.copy(), {side: array.copy() for side, array in golden.streams.items()}, golden.partial
     memory, counts = bytes(golden.memory.bytes) if case.operation in ("store", "record") else b"", golden.counts
     golden.partial, golden.counts = list(golden.partial), type(counts)()
-    outcome = golden.run([case.descriptor()])
+    outcome = golden.run(_with_streams(bench, case))
     golden.buffer[:], golden.partial, golden.counts = saved[0], saved[2], counts
     for side, array in saved[1].items():
         golden.streams[side][:] = array
@@ -96,15 +100,44 @@ def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
     return not outcome.error
 
 
+def _most_steps(bench: ProgramBench, side: str) -> int:
+    """Return the steps of the longest stream that a side's stream buffer holds."""
+    return bench.config.tile.window_depth * bench.config.stream_words(side)
+
+
+def _read_streams(bench: ProgramBench, multiply: Mapping[str, int], **tokens: int) -> int:
+    """Return a layout of the streams of side B that a multiply reads, from the buffer's first groups."""
+    last = min(bench.config.groups, SOURCE_GROUPS) - 1
+    fields = {"steps": multiply["steps"], "streams": multiply["b_streams"], "base": multiply["b_base"]}
+    walk = {"address_0": 1, "count_0": last + 1, "address_1": -last, "count_1": 4095}
+    return encode(OPERATIONS["layout_b"], {**fields, **walk, "x_size": bench.config.tile.lanes, **tokens})
+
+
+def _with_streams(bench: ProgramBench, case: FieldCase) -> list[int]:
+    """Return a case's descriptor, after a layout of its streams if a core that drops steps multiplies them."""
+    bits, config = case.descriptor(), bench.config
+    _, values = decode(bits)
+    if not config.drop_steps or case.operation != "multiply" or Sequencer(config).refusal(bits):
+        return [bits]
+    words = -(-values["steps"] // config.tile.window_depth)
+    if values["b_base"] + values["b_streams"] * words > config.stream_words("b"):
+        return [bits]
+    bit = {unit: 1 << UNITS.index(unit) for unit in ("layout_b", "multiply")}
+    return [_read_streams(bench, values, signal=bit["multiply"]), case.descriptor(wait=bit["layout_b"])]
+
+
 def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> None:
     """Run the cases of an operation in one program, followed by a store of the buffer."""
     config, width = bench.config, bench.config.fp32_groups
     program: list[int] = []
     bit = {unit: 1 << UNITS.index(unit) for unit in UNITS}
     usual = {case: _usual(bench, case) for case in ("layout_a", "layout_b")}
+    lays_out = config.drop_steps and name != "layout_b"  # Each multiply has its own layout of side B.
+    if lays_out:
+        del usual["layout_b"]
     if name.startswith("layout"):
         other = "layout_b" if name == "layout_a" else "layout_a"
-        program.append(encode(OPERATIONS[other], {**usual[other], "signal": bit["multiply"]}))
+        program += [encode(OPERATIONS[other], {**usual[other], "signal": bit["multiply"]})] if other in usual else []
         blocks = config.parts("a") * config.parts("b")
         for k, case in enumerate(cases):
             _, values = decode(case.descriptor())
@@ -114,10 +147,13 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
             streams = min(values["streams"], 2)
             multiply = {"a_streams": 1, "b_streams": 1, "steps": values["steps"], f"{side}_streams": streams}
             multiply |= {f"{side}_base": values["base"], "emit": 1, "fp32": 1, "x_size": config.tile.lanes}
-            multiply["steps"] = min(multiply["steps"], bench.config.tile.window_depth * config.stream_words(other[-1]))
+            multiply["steps"] = min(multiply["steps"], _most_steps(bench, other[-1]))
             multiply |= {"address": config.groups // 2 + k * 2 * blocks * width, "address_0": width, "count_0": 4095}
-            multiply |= {"wait": bit[name] | (0 if k else bit[other])}
-            multiply |= {"output_signal": bit["store"] if last else bit[name]}
+            multiply |= {"wait": bit[name] | (0 if k and not lays_out else bit[other])}
+            multiply |= {"output_signal": bit["store"] if last else bit[name] | lays_out * bit[other]}
+            if lays_out:
+                read = {"b_streams": 1, "b_base": 0, **multiply}
+                program.append(_read_streams(bench, read, wait=bit["output"] if k else 0, signal=bit["multiply"]))
             program.append(encode(OPERATIONS["multiply"], multiply))
         waits = bit["output"]
     elif name == "multiply":
@@ -127,8 +163,16 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
         reads = [bool(case.fields.get("skip_masked")) for case in cases[1:]]
         waits_of = [bit["layout_a"] | bit["layout_b"], *(bit["output"] * is_read for is_read in reads)]
         signals = [*(bit["multiply"] * is_read for is_read in reads), bit["store"]]
-        for case, wait, signal in zip(cases, waits_of, signals, strict=True):
-            program.append(case.descriptor(wait=wait, output_signal=signal))
+        for k, (case, wait, signal) in enumerate(zip(cases, waits_of, signals, strict=True)):
+            tokens = {"wait": wait, "output_signal": signal}
+            if lays_out:
+                # The layout may read results of the previous case, and this case may write where it reads.
+                layout, ends = bit["layout_b"], {"signal": bit["multiply"] | bit["output"]}
+                _, values = decode(case.descriptor())
+                program.append(_read_streams(bench, values, wait=bit["output"] if k else 0, **ends))
+                tokens |= {"wait": wait | layout, "output_wait": layout}
+                tokens["output_signal"] |= layout if k < len(cases) - 1 else 0
+            program.append(case.descriptor(**tokens))
         waits = bit["output"]
     else:
         unit = OPERATIONS[name].unit

@@ -1,5 +1,6 @@
 """Compare cycles of layouts with pairs of groups with a count of one group after the other."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -24,7 +25,7 @@ def draw_layout(random):
 
 
 def reads_and_banks(values):
-    """Yield for each written group which group it reads from each bank, and the banks that it writes."""
+    """Yield for each written group its step, which group it reads from each bank, and the banks that it writes."""
     walk, lanes, depth = LoopWalk(values, 6), CONFIG.tile.lanes, CONFIG.tile.window_depth
     for _ in range(values["streams"]):
         for step in range(values["steps"]):
@@ -36,14 +37,14 @@ def reads_and_banks(values):
                 if 0 <= position < values["x_size"] and group < CONFIG.groups and row:
                     reads[position % lanes] = group
             end = depth if step == values["steps"] - 1 else step % depth + 1
-            yield reads, set(range(step % depth, end))
+            yield step, reads, set(range(step % depth, end))
             walk.step()
 
 
-def count_cycles(values):
+def count_cycles(values, *, crosses_streams=True):
     cycles, before = 0, None
-    for reads, banks in reads_and_banks(values):
-        if before is not None:
+    for step, reads, banks in reads_and_banks(values):
+        if before is not None and (step or crosses_streams):
             meets = any(
                 reads.get(bank, group) != group and (bin(reads[bank]).count("1") - bin(group).count("1")) % 2 == 0
                 for bank, group in before[0].items()
@@ -59,6 +60,17 @@ def count_cycles(values):
 def test_pairs(seed):
     values = draw_layout(Random(seed))
     assert pair_cycles(CONFIG, encode(OPERATIONS["layout_b"], values)) == count_cycles(values)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_pairs_of_streams_with_dropped_steps(seed):
+    """A group never shares a cycle with a group of the next stream of side B."""
+    values = draw_layout(Random(seed))
+    config = replace(CONFIG, skip_masked=True, drop_steps=True)
+    apart = count_cycles(values, crosses_streams=False)
+    assert pair_cycles(config, encode(OPERATIONS["layout_b"], values)) == apart
+    assert pair_cycles(config, encode(OPERATIONS["layout_a"], values)) == count_cycles(values)
+    assert apart <= count_cycles(values) + values["streams"]
 
 
 def test_power_of_two_strides_take_half_of_the_cycles():

@@ -78,3 +78,20 @@ def test_other_tiles_are_refused(sparsity: str) -> None:
     mask = np.ones((4, 3, 4), np.bool_)
     with pytest.raises(ValueError, match=f'tile.sparsity must be "rows" to drop empty steps, not "{sparsity}"'):
         count([mask], TileConfig(sparsity=sparsity), a=[mask], drop_steps=True)
+
+
+def test_whole_words_add_empty_steps() -> None:
+    """A core reads as many steps of each bank. The paces add up to these steps."""
+    rng = np.random.default_rng(7)
+    masks = rng.random((9, 4, 50, 4)) < 0.02
+    masks[3] = False
+    scheduler, words = Scheduler(TileConfig()), pack(masks)
+    scheduled, lengths = schedule_without_empty_steps(scheduler, words, has_whole_words=True, paces=True)
+    plain, least = schedule_without_empty_steps(scheduler, words)
+    assert (lengths % 4 == 0).all()
+    assert (least <= lengths).all()
+    assert (lengths < least + 4).all()
+    assert scheduled.paces.sum(axis=1).tolist() == lengths.tolist()
+    assert np.count_nonzero(scheduled.paces, axis=1).tolist() == scheduled.cycles.tolist()
+    assert (plain.cycles <= scheduled.cycles).all()
+    assert plain.paces.shape == (9, 0)

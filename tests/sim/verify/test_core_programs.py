@@ -27,6 +27,7 @@ def test_programs(test: str) -> None:
         "core-fp8",
         "core-nvfp4",
         "core-skip",
+        "core-drop",
     ],
 )
 def test_other_presets(name: str) -> None:

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS
 from tensordash_sim.golden.core.golden_core import GoldenCore
 from tensordash_sim.verify.programs.illegal_programs import CLAUSES, illegal_program
@@ -12,6 +13,7 @@ from tensordash_sim.verify.programs.random_programs import random_program
 
 SMALL = ["core.buffer=16", "core.stream_buffer=4", "core.partial_sums=4"]
 CONFIG = CoreConfig.from_toml("", [*SMALL, "core.nvfp4=true", "core.skip_masked=true"])
+DROPPING = load_any_preset("core-drop", [*SMALL, "core.nvfp4=true", "core.axi_bits=128"])
 BARE = CoreConfig.from_toml(
     "", [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic", "compression"))]
 )
@@ -30,8 +32,9 @@ def test_every_error_has_a_clause():
 
 
 @pytest.mark.parametrize("name", CLAUSES)
-def test_each_clause_gives_its_error(name):
-    config = BARE if name == "switched off" else CONFIG
+@pytest.mark.parametrize("config", [CONFIG, DROPPING], ids=["skipping", "dropping"])
+def test_each_clause_gives_its_error(name, config):
+    config = BARE if name == "switched off" else config
     indices = set()
     for seed in range(8):
         case = illegal_program(Random(seed), config, name)
@@ -42,10 +45,11 @@ def test_each_clause_gives_its_error(name):
     assert len(indices) > 1 or name == "end with tokens"
 
 
-def test_first_of_two_errors_is_reported():
+@pytest.mark.parametrize("config", [CONFIG, DROPPING], ids=["skipping", "dropping"])
+def test_first_of_two_errors_is_reported(config):
     for seed in range(20):
         names = Random(seed).sample(sorted(set(CLAUSES) - {"switched off"}), 2)
-        found = outcome(illegal_program(Random(seed), CONFIG, names[0], second=names[1]), CONFIG)
+        found = outcome(illegal_program(Random(seed), config, names[0], second=names[1]), config)
         assert found.error in {CLAUSES[name].error for name in names}, (seed, names, found)
 
 

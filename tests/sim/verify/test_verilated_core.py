@@ -49,7 +49,8 @@ def test_random_programs(config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["core", "core-bf16", "core-int8", "core-dense", "core-wide", "core-fp8", "core-nvfp4", "core-skip"]
+    "name",
+    ["core", "core-bf16", "core-int8", "core-dense", "core-wide", "core-fp8", "core-nvfp4", "core-skip", "core-drop"],
 )
 def test_many_random_programs(name):
     check_random(core_preset(name), range(1000, 2000), latency=(0, 120), pause=0.2, seed=7)

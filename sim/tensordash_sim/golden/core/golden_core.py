@@ -13,7 +13,9 @@ from tensordash.configuration.formats import RESULT_FORMATS, Format, IntegerForm
 from tensordash.configuration.registers import ERRORS
 
 from ..numbers import fixed_values, is_finite, is_zero
+from ..quantization import non_zeros
 from ..random_bits import random_bits
+from .laid_streams import LaidStreams
 from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
@@ -75,7 +77,7 @@ class GoldenCore(Mover):
     counts : ResultCounts
         `zeros`, `non_finite` and `overflow` since the last record.
     steps : int
-        Dense steps that the tile has consumed, with the zeros after each stream's last step.
+        Steps that the tile has consumed, with the zeros after each stream's last step, but without dropped steps.
     bounds : (int, int)
         The lowest and the highest address that the core may access; the full range after a reset.
 
@@ -90,6 +92,7 @@ class GoldenCore(Mover):
             for side in "ab"
         }
         self.steps = 0
+        self._laid = LaidStreams(config)
         size = tile.rows * tile.columns
         self.partial = [[make_sum(tile) for _ in range(size)] for _ in range(config.partial_sums)]
 
@@ -100,6 +103,12 @@ class GoldenCore(Mover):
         ----------
         program : sequence of int
             Descriptors. Indices and tokens start from zero, as after a reset.
+
+        Raises
+        ------
+        ValueError
+            If the core drops steps, and a multiply reads streams of side B otherwise than a layout wrote them: its sums
+            are undefined.
         """
         sequencer, ends = Sequencer(self.config), 0
         for index, bits in enumerate(program):
@@ -154,6 +163,8 @@ class GoldenCore(Mover):
         words, failed = -(-values["steps"] // depth), False
         if values["base"] + values["streams"] * words > config.stream_words(side):
             raise CoreFailure("range")
+        if side == "b":
+            self._laid.lay_out(values)
         walk, streams = LoopWalk(values, loops=6), self.streams[side]
         for stream in range(values["streams"]):
             begin = depth * (values["base"] + stream * words)
@@ -197,14 +208,21 @@ class GoldenCore(Mover):
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
+        if config.drop_steps and not self._laid.has(values):
+            end = values["b_base"] + values["b_streams"] * words
+            raise ValueError(
+                f"a multiply with core.drop_steps = true must read streams of side B as a layout wrote them; words "
+                f"{values['b_base']} to {end - 1} are not {values['b_streams']} streams of {values['steps']} steps"
+            )
         walk, masks = LoopWalk(values, loops=4), LoopWalk(values, loops=4)
         failed, place, beat = False, values["partial"], 0
         for p in range(values["b_streams"]):
             rows = self.streams["b"][depth * values["b_base"] + p * size :][:size]
+            consumed = self._remaining_steps(rows) if config.drop_steps else size
             for q in range(values["a_streams"]):
                 columns = self.streams["a"][depth * values["a_base"] + q * size :][:size]
                 steps = 0 if values["skip_masked"] and self._is_masked(values, masks) else size
-                self.steps += steps
+                self.steps += consumed if steps else 0
                 block = self._block(rows[:steps], columns[:steps])
                 if values["add"]:
                     self._add(block, self.partial[place])
@@ -216,6 +234,12 @@ class GoldenCore(Mover):
                 place += 1
         if failed:
             raise CoreFailure("address")
+
+    def _remaining_steps(self, rows: NDArray) -> int:
+        """Return the steps that the tile takes of a stream without its dropped steps, the same number of each bank."""
+        depth = self.config.tile.window_depth
+        is_left: NDArray[np.bool_] = np.any(non_zeros(rows, self.config.tile.b_format), axis=(1, 2))
+        return depth * max(1, *(int(np.count_nonzero(is_left[bank::depth])) for bank in range(depth)))
 
     def _is_masked(self, values: Mapping[str, int], walk: LoopWalk) -> bool:
         """Return whether the masks of all results of the next block are zeros; advance the walk by its groups."""

@@ -11,7 +11,7 @@ from tensordash.configuration.numerics import Binned
 
 from ...golden.core.tensors import value_type
 
-__all__ = ["random_biases", "random_masks", "random_values"]
+__all__ = ["empty_groups", "random_biases", "random_masks", "random_values"]
 
 MAX_BIAS_EXPONENT = 70
 """Largest exponent of the random scaling of binned sums' biases, far above and far below the sums."""
@@ -53,13 +53,53 @@ def random_biases(rng: np.random.Generator, config: CoreConfig, count: int) -> N
     return bias.astype("<f4")
 
 
+def empty_groups(random: Random, config: CoreConfig, groups: NDArray) -> None:
+    """Set groups of a tensor to zeros of either sign, so that a core drops many of its steps, or none.
+
+    Parameters
+    ----------
+    random : Random
+        Source of all random decisions.
+    config : CoreConfig
+        The core.
+    groups : array of unsigned, (channel groups, position groups, L * L)
+        The tensor, which is changed. Channel groups are steps, and position groups streams or parts of them.
+    """
+    rng = np.random.default_rng(random.getrandbits(64))
+    steps, positions, size = groups.shape
+    empty = np.zeros((steps, positions), np.bool_)
+    for style in random.choice(
+        ((), ("groups",), ("groups", "lone"), ("streams", "lone"), ("banks",), ("runs", "lone"))
+    ):
+        if style == "groups":
+            empty |= rng.random(empty.shape) < random.choice((0.3, 0.7, 0.95))
+        elif style == "streams":
+            empty |= rng.random(positions) < 0.7
+        elif style == "banks":
+            depth = config.tile.window_depth
+            empty |= (np.arange(steps) % depth == rng.integers(depth, size=(positions, 1))).T
+        elif style == "runs":
+            first = rng.integers(steps, size=(positions, 1))
+            empty |= (np.abs(np.arange(steps) - first) < rng.integers(1, 1 + steps)).T
+        else:  # A single value keeps a step.
+            lone = rng.random(empty.shape) < 0.3
+            groups[lone] *= np.arange(size) == rng.integers(size, size=(int(lone.sum()), 1))
+    groups[empty] = 0
+    _sign_zeros(config, rng, groups)
+
+
+def _sign_zeros(config: CoreConfig, rng: np.random.Generator, groups: NDArray) -> None:
+    """Give zeros of half of the groups a random sign. Integers have one zero."""
+    if not isinstance(config.tile.a_format, IntegerFormat):
+        is_signed = rng.random(groups.shape) < rng.integers(0, 2, (*groups.shape[:-1], 1)) / 2
+        groups[(groups == 0) & is_signed] = 1 << (config.tile.a_format.width - 1)
+
+
 def random_masks(random: Random, config: CoreConfig, shape: tuple[int, int], zeros: float) -> NDArray:
     """Draw the groups of masks as `random_values` does, but with zeros, of either sign, in most of the groups."""
     masks = random_values(random, config, shape, zeros)
     rng = np.random.default_rng(random.getrandbits(64))
     empty = rng.random(len(masks)) < random.choice((0.3, 0.6, 0.9))
     masks[empty] = 0
-    if not isinstance(config.tile.a_format, IntegerFormat):
-        is_signed = rng.random(shape) < rng.integers(0, 2, (len(masks), 1)) / 2
-        masks[(masks == 0) & is_signed] = 1 << (config.tile.a_format.width - 1)
+    _sign_zeros(config, rng, masks)
     return masks

@@ -22,7 +22,7 @@ from .random_fields import (
     result_fields,
     split_loop,
 )
-from .random_operands import random_biases, random_masks, random_values
+from .random_operands import empty_groups, random_biases, random_masks, random_values
 
 __all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program"]
 
@@ -30,6 +30,8 @@ DATA = 0x10000
 """Byte offset of the tensors from the memory's first address."""
 NAN_SCALE = 0x7F
 """Bit pattern of a NaN in E4M3, above all positive numbers."""
+NEGATIVE_ZERO = 0x8
+"""Bit pattern of -0 in E2M1."""
 PAGE = 4096
 PROGRAM = 0x1000
 """Byte address of the ring of descriptors."""
@@ -127,6 +129,8 @@ class _Maker:
         self.a_streams, self.b_streams = random.randint(1, 4), random.randint(1, 4)
         if config.skip_masked and random.random() < 0.3:  # More passes than the core reads masks ahead.
             self.a_streams, self.b_streams = random.randint(4, 8), random.randint(4, 8)
+        elif config.drop_steps and random.random() < 0.4:  # Banks keep different numbers of steps.
+            self.channel_groups = random.randint(depth, 12 * depth)
         self.channels = lanes * self.channel_groups - random.randint(0, lanes - 1)
         self.a_positions = lanes * parts_a * self.a_streams - random.randint(0, lanes * parts_a - 1)
         self.b_positions = lanes * parts_b * self.b_streams - random.randint(0, lanes * parts_b - 1)
@@ -195,7 +199,10 @@ class _Maker:
         sides = [("b", self.b_positions, self.zeros), ("a", self.a_positions, random.choice([0.0, 0.5]))]
         for side, position_count, share in random.sample(sides, 2):
             values = random_values(random, config, (self.channels, position_count), share, large=large)
-            self._load(to_groups(values, config), side, f"layout_{side}")
+            groups = to_groups(values, config)
+            if config.drop_steps and side == "b":
+                empty_groups(random, config, groups)
+            self._load(groups, side, f"layout_{side}")
         if flags["bias"]:
             biases = random_biases(np.random.default_rng(random.getrandbits(64)), config, self.made * lanes)
             data = biases.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
@@ -320,6 +327,7 @@ def _random_nvfp4(random: Random, config: CoreConfig, groups: NDArray) -> NDArra
     """Return NVFP4 groups, one in each row, with zeros where values are zero; a few scales are zero or NaN."""
     lanes, source = config.tile.lanes, np.random.default_rng(random.getrandbits(64))
     elements = np.where(groups == 0, 0, source.integers(0, 16, groups.shape))
+    elements[groups == 1 << (config.value_bits - 1)] = NEGATIVE_ZERO
     special = source.random((len(groups), lanes)) < 0.01
     scales = source.integers(1, NAN_SCALE, special.shape)
     scales[special] = source.choice([0, NAN_SCALE], special.sum())

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.configuration.descriptors import BYTES, OPERATIONS, decode
+from tensordash.configuration.descriptors import BYTES
 
 from ...compiler.emission import emit
 from ...compiler.images import TensorImage
-from ...compiler.program import ProgramError
+from ...compiler.program import ProgramError, dense_steps
 from ...compiler.search import best_schedule
 from ...emulator import contract
 from ...golden.core.effects import written_groups, written_memory
@@ -281,7 +281,7 @@ class Bench:
         """Count executed descriptors."""
         self.programs += 1
         self.descriptors += len(descriptors)
-        self.positions += sum(map(self._positions, descriptors))
+        self.positions += dense_steps(self.config, descriptors) * self.config.tile.multipliers
         self.coverage.descriptors(descriptors)
 
     def _count_answers(self) -> None:
@@ -290,14 +290,6 @@ class Bench:
             if count > before:
                 self.coverage.add("wrong answer", point, count - before)
         self._errors = now
-
-    def _positions(self, bits: int) -> int:
-        operation, values = decode(bits)
-        if operation is not OPERATIONS["multiply"]:
-            return 0
-        tile = self.config.tile
-        steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
-        return int(values["a_streams"] * values["b_streams"] * steps * tile.multipliers)
 
     def layer(self, device: VerilatedCore) -> str:
         """Run a random layer with the mapper's tiling, in its own memory; return a title, empty if it does not fit.

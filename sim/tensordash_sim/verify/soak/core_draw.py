@@ -42,6 +42,7 @@ CORE = {
     **dict.fromkeys(("bias", "scale", "relu", "mask", "stochastic", "compression"), (True, True, True, False, True)),
     "nvfp4": (False, True),
     "skip_masked": (False, True),
+    "drop_steps": (False, False, True),
 }
 """Values of each key; more frequent values are repeated."""
 TRIES = 300
@@ -125,11 +126,14 @@ def _turn(name: str, values: Any, index: int) -> Any:
 def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with these fields and random other ones."""
     tile, core = ({name: fields[name] for name in names} for names in (TILE, CORE))
+    if core["drop_steps"]:  # The keys that it requires.
+        core |= {"mask": True, "skip_masked": True, "layout_groups": 2}
+        tile |= {"sparsity": "rows", "depth": tile["depth"] // 2 * 2}
     lanes, depth = tile["lanes"], tile["depth"]
     sides = (lanes, lanes, 2 * lanes) if lanes == 4 else (lanes,)
     offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))
     tile |= {
-        "rows": random.choice(sides),
+        "rows": lanes if core["drop_steps"] else random.choice(sides),
         "columns": random.choice(sides),
         "connectivity": [(0, 0), *((step, offset) for step in range(1, depth) for offset in offsets)],
         "staging": "shift" if tile["sparsity"] == "none" else "ring",

@@ -11,6 +11,7 @@ from tensordash.configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS
 from ...compiler.order import find_races
 from ...compiler.unit_cycles import block_cycles_of
 from ...golden.core.effects import overwrites_masks, read_memory, written_memory
+from ...golden.core.laid_streams import misreads_streams
 from ...golden.core.legal import Sequencer
 from ..programs.corruptor import with_fields
 from ..programs.illegal_programs import CLAUSES, IllegalProgram, illegal_program
@@ -118,6 +119,8 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
             return False
         if overwrites_masks(descriptors[place], config):
             return False
+    if config.drop_steps and misreads_streams(descriptors[:refused], config):
+        return False
     written = written_memory(descriptors[place], config)
     read = [run for bits in seen for run in read_memory(bits, config)]
     others = [run for k, bits in enumerate(seen) if k != place for run in written_memory(bits, config)]

@@ -86,7 +86,7 @@ CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4, "int8": 5}
 def features_of(config: CoreConfig) -> int:
     """Return the value of `features`, from its table in docs/core.md."""
     flags = [config.bias, config.scale, config.relu, config.mask, config.stochastic, config.compression]
-    flags += [config.tile.sparsity != "none", config.nvfp4, config.skip_masked]
+    flags += [config.tile.sparsity != "none", config.nvfp4, config.skip_masked, config.drop_steps]
     built = sum(int(flag) << 16 + k for k, flag in enumerate(flags))
     return config.value_bits | config.partial_sums - 1 << 8 | built
 

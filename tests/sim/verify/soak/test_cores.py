@@ -209,3 +209,17 @@ def test_program_without_an_end_is_excluded():
     descriptors = random_program(Random(2), config).program.descriptors
     changed = [*descriptors[:-1], descriptors[-1] ^ 1]  # The last descriptor becomes a record.
     assert not core_faults.is_defined(config, changed, len(descriptors) - 1, 0x1000)
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_misread_streams_are_excluded(drops):
+    """A multiply of fewer steps reads the words of one layout, but not the streams."""
+    config = replace(core_preset("core-drop"), drop_steps=drops)
+    descriptors = random_program(Random(2), config).program.descriptors
+    place = next(k for k, bits in enumerate(descriptors) if decode(bits)[0] is OPERATIONS["multiply"])
+    steps = decode(descriptors[place])[1]["steps"]
+    assert steps % config.tile.window_depth > 1
+    changed = [*descriptors]
+    changed[place] = core_faults.with_fields(descriptors[place], steps=steps - 1)
+    assert core_faults.is_defined(config, descriptors, place, 0x1000)
+    assert core_faults.is_defined(config, changed, place, 0x1000) == (not drops)
