@@ -1,12 +1,13 @@
-"""Compare tiles that drop empty steps with tiles that do not, on random zeros and in a GPT's linear layers.
+"""Measure what skipping can gain beyond a window of four steps, on random zeros and in a GPT's linear layers.
 
     python bench/past_four.py                # measure random zeros (a minute), then write the page
-    python bench/past_four.py --train 500    # first train the networks of the other tables: fifteen minutes each
-    python bench/past_four.py --logic        # first count the gates of skipping: ten minutes
-    python bench/past_four.py --json         # only measure random zeros; print them and the stored figures of networks
+    python bench/past_four.py --core         # first run a product with random zeros on Verilog: ten minutes
+    python bench/past_four.py --train 500    # first train the networks of the other tables: half an hour each
+    python bench/past_four.py --logic        # first count the gates of skipping and dropping: half an hour
+    python bench/past_four.py --json         # only measure random zeros; print them and the stored figures
 
-The bench models the tile's cycles without memory. No hardware drops steps. Passes are skipped on the Verilog of cores
-(`past_four_core.py`). docs/past_four.json has command, commit and date of each network. docs/system.md has the tables.
+Speedups of tiles are modelled, without memory. Those of cores are measured on their Verilog (`past_four_core.py`).
+docs/past_four.json has command, commit and date of each figure. docs/system.md has the tables.
 """
 
 from collections.abc import Mapping
@@ -22,10 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
-from past_four_core import measure_on_verilog
+from past_four_core import DROP_CORES, load_core, measure_on_verilog, measure_random_product
 from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.networks.gpt import load
@@ -182,16 +182,31 @@ def _sum_cycles(cycles: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure_added_gates() -> dict[str, Any]:
-    """Return the gate equivalents that `core-skip` adds to `core`, by unit, and the delay around its tile in ns."""
+    """Return the gate equivalents that skipping passes and dropping steps add to a core, by unit.
+
+    `core-skip` is compared with `core`, and `core-drop` with the same core without dropped steps. "around_ns" is the
+    delay around the tile. "ratio" is the area of `core-drop` over its dense core, by source of the memories' area.
+    """
+    figures = {"core": load_figures(COSTS)["core"]["figures"], "core-skip": _synthesize(load_core("core-skip"))}
+    figures |= {name: _synthesize(DROP_CORES[name]) for name in ("skipped", "dropped")}
+    return {
+        "added_ge": _added(figures["core"], figures["core-skip"]),
+        "dropped_ge": _added(figures["skipped"], figures["dropped"]),
+        "around_ns": {name: each["around_ns"] for name, each in figures.items()},
+        "ratio": figures["dropped"]["ratio"],
+    }
+
+
+def _synthesize(config: CoreConfig) -> dict[str, Any]:
     from tensordash_synth.core_cost import synthesize_core
 
-    core = load_figures(COSTS)["core"]["figures"]
-    config = load_any_preset("core-skip")
-    assert isinstance(config, CoreConfig)
-    skipping = synthesize_core(config, power=False, jobs=1).to_json()
-    plain, units = (each["tensordash"]["units_ge"] for each in (core, skipping))
-    added = {name: units[name] - plain[name] for name in units if units[name] != plain[name]}
-    return {"added_ge": added, "around_ns": {"core": core["around_ns"], "core-skip": skipping["around_ns"]}}
+    return synthesize_core(config, power=False, jobs=1).to_json()
+
+
+def _added(plain: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
+    """Return the gate equivalents of the units that differ."""
+    before, after = (each["tensordash"]["units_ge"] for each in (plain, other))
+    return {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
 
 
 def fill_page(text: str, results: Mapping[str, Any]) -> str:
@@ -204,20 +219,27 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
     parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES, metavar="W", help="weights to train")
-    parser.add_argument("--logic", action="store_true", help="map `core-skip` first, to count the gates that it adds")
+    parser.add_argument("--core", action="store_true", help="run a product with random zeros on Verilog first")
+    parser.add_argument("--logic", action="store_true", help="map cores first, to count the added gates")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
     arguments = parser.parse_args()
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
     if arguments.json:
         stored = load_figures(RESULTS)
-        added = sum(stored["logic"]["added_ge"].values()) if "logic" in stored else None
-        print_json({"tile": measure_random_zeros(), "ffn_step": stored.get("gpt", {}), "added_ge": added})
+        logic = stored.get("logic", {})
+        added = {name: sum(logic[name].values()) for name in ("added_ge", "dropped_ge") if name in logic}
+        cores = stored.get("core", {}).get("rows", [])
+        print_json({"tile": measure_random_zeros(), "core": cores, "ffn_step": stored.get("gpt", {}), **added})
         return
     torch.manual_seed(0)
     results = load_figures(RESULTS)
     results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": measure_random_zeros()}
     store_figures(RESULTS, results)
+    if arguments.core:
+        command = "python bench/past_four.py --core"
+        results["core"] = {"command": command, **measured_at(), "rows": measure_random_product(ZEROS)}
+        store_figures(RESULTS, results)
     if arguments.logic:
         command = "python bench/past_four.py --logic"
         results["logic"] = {"command": command, **measured_at(), **measure_added_gates()}

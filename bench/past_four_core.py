@@ -1,11 +1,13 @@
-"""Measure the speedup of skipping masked passes, on the Verilog of cores, for `bench/past_four.py`.
+"""Measure skipped passes and dropped steps on the Verilog of cores, for `bench/past_four.py`.
 
-All cores compute the same six products of the two linear layers around ReLU. The zeros are those of a recorded step;
-other values are drawn, so that rounding makes no zeros. ReLU's backward pass is fused with its product in all cores.
+A step of a GPT: all cores compute the same six products of the two linear layers around ReLU. The zeros are those of a
+recorded step; other values are drawn, so that rounding makes no zeros. ReLU's backward pass is fused with its product
+in all cores. And one product with random zeros: 512 tokens, 2,048 features, of which 512 features are computed.
 Every result must equal PyTorch's in float64, rounded as docs/core.md defines.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,25 +22,47 @@ from tensordash_sim.compiler.images import TensorImage, expected, layer_values
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.problem import Problem
+from tensordash_sim.compiler.scheduled import scheduled_speedup
 from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.verify.verilated_core import VerilatedCore
 
-__all__ = ["CORES", "measure_on_verilog"]
+__all__ = ["DROP_CORES", "load_core", "measure_on_verilog", "measure_random_product"]
+
+
+def load_core(preset: str, *overrides: str) -> CoreConfig:
+    """Load a preset of a core."""
+    config = load_any_preset(preset, overrides)
+    assert isinstance(config, CoreConfig)
+    return config
+
 
 CORES = {
-    "dense": ("core-dense", False),
-    "dense_skipped": ("core-dense", True),
-    "core": ("core", False),
-    "skipped": ("core", True),
+    "dense": load_core("core-dense"),
+    "dense_skipped": load_core("core-dense", "core.skip_masked=true"),
+    "core": load_core("core"),
+    "skipped": load_core("core-skip"),
 }
-"""By name: the preset, and whether it skips masked passes (`core` with it is the preset `core-skip`)."""
-MEMORY_BYTES = 1 << 22
+"""Cores with memory of 16 bytes a cycle."""
+DROP = load_core("core-drop")
+DROP_CORES = {
+    "dense": replace(DROP.baseline, skip_masked=False),
+    "dense_skipped": DROP.baseline,
+    "skipped": replace(DROP, drop_steps=False),
+    "dropped": DROP,
+}
+"""Cores with the sizes of `core-drop`, and memory of 32 bytes a cycle."""
+PRODUCT = MatrixProduct(batch=1, samples=512, in_features=2048, out_features=512)
+"""The product with random zeros."""
+MEMORY_BYTES = 1 << 23
+PROGRAM_BYTES = 1 << 20
 MASKED = "down WxG"
 """The product whose results ReLU's mask makes zero."""
 
 Masks = Mapping[str, NDArray[np.bool_]]
+Workload = tuple[str, Layer, str, dict[str, NDArray]]
+"""A product's name, its layer, its operation and its values."""
 
 
 def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> dict[str, Any]:
@@ -54,22 +78,62 @@ def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> di
     Returns
     -------
     dict
-        "tokens", and by core the cycles of all products ("whole") and of the masked ones ("masked").
+        "tokens", and by core the cycles of all products ("whole") and of the masked ones ("masked"): first `CORES`, and
+        as "drop" the same of `DROP_CORES`.
     """
     workloads = [each for up, down in blocks for each in _workloads({"up": up, "down": down}, tokens)]
-    whole, masked = dict.fromkeys(CORES, 0), dict.fromkeys(CORES, 0)
-    for core, (preset, skips) in CORES.items():
-        config = load_any_preset(preset, [f"core.skip_masked={str(skips).lower()}"])
-        assert isinstance(config, CoreConfig)
-        with VerilatedCore(config, MEMORY_BYTES + (1 << 18)) as verilated:
+    return {"tokens": tokens, **_measure(CORES, workloads), "drop": _measure(DROP_CORES, workloads)}
+
+
+def _measure(cores: Mapping[str, CoreConfig], workloads: Sequence[Workload]) -> dict[str, dict[str, int]]:
+    """Run workloads on cores; return the cycles of all and of the masked products by core."""
+    whole, masked = dict.fromkeys(cores, 0), dict.fromkeys(cores, 0)
+    for core, config in cores.items():
+        with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as verilated:
             for name, layer, operation, values in track(workloads, core):
                 cycles = _run(config, verilated, layer, operation, values)
                 whole[core] += cycles
                 masked[core] += cycles * (name == MASKED)
-    return {"tokens": tokens, "whole": whole, "masked": masked}
+    return {"whole": whole, "masked": masked}
 
 
-def _workloads(layers: Mapping[str, Masks], tokens: int) -> Iterator[tuple[str, Layer, str, dict[str, NDArray]]]:
+def measure_random_product(shares: Sequence[float]) -> list[dict[str, float]]:
+    """Multiply activations with random zeros by dense weights on the dense core, without and with dropped steps.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        Shares of zeros.
+
+    Returns
+    -------
+    list of dict
+        For each share: "zeros", and the cycles of "dense", "skipped" and "dropped" of `DROP_CORES`. No pass is skipped
+        here. The dense core's cycles do not depend on values, so it runs once.
+    """
+    rows: list[dict[str, float]] = [{"zeros": zeros} for zeros in shares]
+    layer = Layer.of(PRODUCT)
+    for name in ("dense", "skipped", "dropped"):
+        config = DROP_CORES[name]
+        with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as verilated:
+            for row in track(rows, name):
+                if name == "dense" and "dense" in rows[0]:
+                    row[name] = rows[0][name]
+                    continue
+                row[name] = _run(config, verilated, layer, "AxW", _random_values(row["zeros"]))
+    return rows
+
+
+def _random_values(zeros: float) -> dict[str, NDArray]:
+    """Draw the operands of `PRODUCT`, with a share of zeros in A."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((1, PRODUCT.samples, PRODUCT.in_features))
+    a *= rng.random(a.shape) >= zeros
+    w = rng.standard_normal((1, PRODUCT.out_features, PRODUCT.in_features))
+    return {name: layer_values(PRODUCT, name, each.astype(np.float16)) for name, each in (("A", a), ("W", w))}
+
+
+def _workloads(layers: Mapping[str, Masks], tokens: int) -> Iterator[Workload]:
     rng = np.random.default_rng(0)
     for name, masks in layers.items():
         masks = {each: mask if each == "W" else mask[:, :tokens] for each, mask in masks.items()}
@@ -85,11 +149,15 @@ def _workloads(layers: Mapping[str, Masks], tokens: int) -> Iterator[tuple[str, 
 
 
 def _run(config: CoreConfig, core: VerilatedCore, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> int:
-    """Run an operation with its best tiling and the sparser operand on the row side; return the cycles."""
+    """Run an operation with the sparser operand on the row side, and a tiling for its zeros; return the cycles."""
     rows = min(OPERANDS[operation], key=lambda each: np.count_nonzero(values[each]) / values[each].size)
     problem = Problem(layer=layer, operation=operation, rows=rows, mask="mask" in values)
     image = TensorImage(config, Memory(MEMORY_BYTES), layer, operation, values, rows=rows)
     program = emit(best_schedule(IterationSpace(problem=problem, core=config)), image.tensors)
+    if config.drop_steps:
+        speedup = scheduled_speedup(config, program.descriptors, image.memory)
+        space = IterationSpace(problem=replace(problem, speedup=speedup), core=config)
+        program = emit(best_schedule(space), image.tensors)
     run = run_program(core, program, image.memory)
     wanted = expected(layer, operation, values, config=config, rows=rows)
     if not np.array_equal(image.result().view(np.uint16), wanted.view(np.uint16)):

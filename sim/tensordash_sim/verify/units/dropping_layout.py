@@ -91,7 +91,7 @@ class DroppingBench(layout.Bench):
                 places = self.indices[begin : begin + count, bank]
                 assert (np.diff(places) > 0).all(), f"bank {bank} at {begin}: indices {places}: {values}"
                 found[self.depth * (begin + places) + bank] = self.steps[begin : begin + count, bank]
-            effectual = np.count_nonzero((expected[stream] & self.magnitude).any(axis=(1, 2)))
+            effectual = int(np.count_nonzero((expected[stream] & self.magnitude).any(axis=(1, 2))))
             assert sum(kept) == effectual, f"{sum(kept)} steps are kept, not {effectual}: {values}"
             self.dropped += values["steps"] - effectual
         super()._same(found, expected, values)
