@@ -14,7 +14,10 @@ from tensordash_sim.compiler.row_streams import RowStreams
 
 BENCH = "mapper"  # It draws and runs the layers.
 SEEDS = range(500, 506)
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8", "core-bf16")]
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("core-dense", "core-wide", "core-fp8", "core-bf16", "core-drop")
+]
 
 
 @pytest.mark.parametrize("shape", [(96, 24, 128), (64, 3, 160), (1, 300, 200)])

@@ -38,7 +38,7 @@ from tensordash_sim.verify.verilated_core import VerilatedCore
 
 from ..lowering.geometries import convolution
 
-PRESETS = ["core", "core-dense", "core-wide", "core-fp8", "core-bf16"]
+PRESETS = ["core", "core-dense", "core-wide", "core-fp8", "core-bf16", "core-drop"]
 SIZE = 1 << 20
 
 
