@@ -203,7 +203,7 @@ class Execution:
         if not self.count:
             return possible[0], NOT_COUNTED
         nonzero = {name: each.non_zeros for name, each in operands.items()}
-        return choose_rows(self.tile, self.geometry, self.operation, possible, nonzero)
+        return choose_rows(self.config, self.geometry, self.operation, possible, nonzero)
 
     def _side_format(self, name: str, rows: str) -> Format:
         return self.tile.b_format if name == rows else self.tile.a_format

@@ -6,9 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Fused
-from tensordash_sim.compiler.layer import OPERANDS
+from tensordash_sim.compiler.iteration_space import IterationSpace
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.lowering import Geometry
 
 from .counting import CycleCount, count_cycles_by_side
@@ -85,7 +88,7 @@ def fixed_rows(tile: TileConfig, operation: str) -> str | None:
 
 
 def choose_rows(
-    tile: TileConfig,
+    config: CoreConfig | TileConfig,
     geometry: Geometry,
     operation: str,
     possible: list[str],
@@ -93,10 +96,13 @@ def choose_rows(
 ) -> tuple[str, CycleCount]:
     """Return the operand that costs the tile the fewest cycles; in a tie, the operand with more zeros, or the first.
 
+    A core's steps are those of its program. No stream continues in the next row of an image, so an image that is
+    narrower than the tile leaves ports unused.
+
     Parameters
     ----------
-    tile : TileConfig
-        The tile.
+    config : CoreConfig or TileConfig
+        The core, or the tile.
     geometry : Convolution or MatrixProduct
         The layer.
     operation : str
@@ -111,12 +117,21 @@ def choose_rows(
     str
         The operand.
     CycleCount
-        Its cycles.
+        Its cycles and speedup on the tile without a core.
     """
     if len(possible) > 1:
         possible = sorted(possible, key=lambda name: non_zeros[name].mean())
+    tile = config.tile if isinstance(config, CoreConfig) else config
     counts = count_cycles_by_side(geometry, operation, non_zeros, possible, tile)
-    rows = min(possible, key=lambda name: round(counts[name].cycles))
+
+    def cycles(name: str) -> int:
+        steps = counts[name].dense
+        if isinstance(config, CoreConfig):
+            problem = Problem(layer=Layer.of(geometry), operation=operation, rows=name)
+            steps = IterationSpace(problem=problem, core=config).total_steps
+        return round(steps / counts[name].speedup)
+
+    rows = min(possible, key=cycles)
     return rows, counts[rows]
 
 

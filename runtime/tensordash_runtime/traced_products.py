@@ -70,7 +70,7 @@ def expect_product(config: CoreConfig, record: Record) -> TracedProduct:
     layer = Layer.of(geometry)
     non_zeros = {name: record.mask(name) for name in OPERANDS[operation]}
     possible = requested_rows(config.tile, operation, list(non_zeros), None)
-    rows, counts = choose_rows(config.tile, geometry, operation, possible, non_zeros)
+    rows, counts = choose_rows(config, geometry, operation, possible, non_zeros)
     problem = Problem(layer=layer, operation=operation, rows=rows, speedup=counts.tiling_speedup)
     program = emit(schedule_of(config, problem))
     if config.tile.sparsity == "none":

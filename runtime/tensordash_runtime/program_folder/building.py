@@ -113,7 +113,7 @@ class PlanBuilder:
         }
         rows = rows or self.rule(operation)
         if rows is None:
-            rows, found = choose_rows(self.config.tile, geometry, operation, list(pair), nonzero)
+            rows, found = choose_rows(self.config, geometry, operation, list(pair), nonzero)
         else:
             found = count_cycles(geometry, operation, nonzero, rows, self.config.tile)
         product = Product(
