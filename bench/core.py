@@ -40,10 +40,9 @@ from common import (
 )
 from core_nvfp4 import measure_nvfp4
 from cost_pages import CORES
-from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_runtime.counting import count_cycles_by_side
+from tensordash_runtime.sides import choose_rows
 from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage, expected
 from tensordash_sim.compiler.iteration_space import IterationSpace
@@ -104,15 +103,14 @@ class Workload:
     values: Mapping[str, NDArray]
 
 
-def workloads(tile: TileConfig) -> Iterator[Workload]:
+def workloads(config: CoreConfig) -> Iterator[Workload]:
     """Yield the trace's convolutions, with the runtime's row side, and ResNet-50's layers on smaller images."""
     for record in Trace.open(example_trace()).records:
         if isinstance(record.geometry, Convolution):
             operation = str(record.operation)
             values = {name: record.values(name).astype(np.float16) for name in OPERANDS[operation]}
             nonzero = {name: each != 0 for name, each in values.items()}
-            counts = count_cycles_by_side(record.geometry, operation, nonzero, list(nonzero), tile)
-            rows = min(counts, key=lambda name: counts[name].cycles)
+            rows, _ = choose_rows(config, record.geometry, operation, list(nonzero), nonzero)
             yield Workload(f"digits {record.layer}", Layer.of(record.geometry), operation, rows, values)
     rng = np.random.default_rng(0)
     for name, layer in RESNET.items():
@@ -198,11 +196,11 @@ def compare_larger_cores(layer: str, assignments: Sequence[str], console: Consol
             assert isinstance(core, CoreConfig)
             assert isinstance(larger, CoreConfig)
             layers = figures[name][str(count)] = {}
-            for each in workloads(core.tile):
+            for each in workloads(core):
                 title = f"{each.name} {each.operation}"
                 if layer in title and (count, title) not in cycles:
                     cycles[count, title] = run_layer(core, each)[0].cycles
-            for each in workloads(larger.tile):
+            for each in workloads(larger):
                 title = f"{each.name} {each.operation}"
                 if layer not in title:
                     continue
@@ -344,7 +342,7 @@ def main() -> int:
     cores: dict[str, CoreConfig] = {name: core_preset(name) for name in ("core", "core-dense")}
     assert cores["core-dense"] == replace(cores["core"], tile=cores["core"].tile.baseline)
     document: dict[str, Any] = {"layers": []}
-    layers = list(workloads(cores["core"].tile))
+    layers = list(workloads(cores["core"]))
     for each in layers:
         document["layers"].append(compare_layer(each, cores))
         console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)

@@ -60,7 +60,7 @@ CLOCK_MHZ = 500
 
 def larger_workloads(config: CoreConfig) -> Iterator[Workload]:
     """Yield the workloads of bench/core.py; those of ResNet-50 have `SAMPLES` samples, each shifted by one position."""
-    for each in workloads(config.tile):
+    for each in workloads(config):
         if each.name in RESNET and each.operation != "AxG":
             values = {
                 name: value if name == "W" else np.concatenate([np.roll(value, k, -1) for k in range(SAMPLES)])

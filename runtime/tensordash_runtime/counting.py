@@ -28,10 +28,6 @@ class CycleCount(NamedTuple):
     speedup: float
 
     @property
-    def cycles(self) -> float:
-        return self.dense / self.speedup
-
-    @property
     def tiling_speedup(self) -> float:
         """The speedup for which a device chooses a tiling, rounded to a level."""
         return round(self.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS

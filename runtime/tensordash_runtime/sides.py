@@ -9,7 +9,9 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Fused
-from tensordash_sim.compiler.layer import OPERANDS
+from tensordash_sim.compiler.iteration_space import IterationSpace
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.lowering import Geometry
 
 from .counting import CycleCount, count_cycles_by_side
@@ -94,6 +96,9 @@ def choose_rows(
 ) -> tuple[str, CycleCount]:
     """Return the operand that costs the tile the fewest cycles; in a tie, the operand with more zeros, or the first.
 
+    A core's steps are those of its program. No stream continues in the next row of an image, so an image that is
+    narrower than the tile leaves ports unused.
+
     Parameters
     ----------
     config : TileConfig or CoreConfig
@@ -112,12 +117,20 @@ def choose_rows(
     str
         The operand.
     CycleCount
-        Its cycles.
+        Its cycles and speedup on the tile without a core.
     """
     if len(possible) > 1:
         possible = sorted(possible, key=lambda name: non_zeros[name].mean())
     counts = count_cycles_by_side(geometry, operation, non_zeros, possible, config)
-    rows = min(possible, key=lambda name: round(counts[name].cycles))
+
+    def cycles(name: str) -> int:
+        steps = counts[name].dense
+        if isinstance(config, CoreConfig):
+            problem = Problem(layer=Layer.of(geometry), operation=operation, rows=name)
+            steps = IterationSpace(problem=problem, core=config).total_steps
+        return round(steps / counts[name].speedup)
+
+    rows = min(possible, key=cycles)
     return rows, counts[rows]
 
 
