@@ -38,6 +38,7 @@ from . import (
     soft_reset,
     staging_buffer,
     staging_ring,
+    step_walk,
     store_bounds,
     stream_buffer,
     stream_feed,
@@ -99,6 +100,7 @@ CORE_PROOFS = (
     stream_feed.PROOF,
     pass_filter.PROOF,
     skipping_feed.PROOF,
+    step_walk.PROOF,
     join.PROOF,
 )
 """All proofs of a core without its tile, and of what joins several cores."""
