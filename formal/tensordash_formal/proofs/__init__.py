@@ -17,6 +17,7 @@ from . import (
     drain,
     flags,
     group_writer,
+    indexed_feed,
     inflate_units,
     initial_store,
     integer_adder,
@@ -101,6 +102,7 @@ CORE_PROOFS = (
     pass_filter.PROOF,
     skipping_feed.PROOF,
     step_walk.PROOF,
+    indexed_feed.PROOF,
     join.PROOF,
 )
 """All proofs of a core without its tile, and of what joins several cores."""

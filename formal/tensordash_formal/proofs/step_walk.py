@@ -165,7 +165,7 @@ class StepWalkHarness(Harness):
         stays = words.valid & (Value.cast(shown) == self.past(Value.cast(shown)))
         self.claim("a_word_stays_until_it_is_taken", stays, when=self.past(words.valid & ~words.ready))
         follows = self.past(words.valid & words.ready & ~shown.ends)
-        self.claim("the_next_word_of_a_pass_waits", words.valid, when=follows)
+        self.claim("the_next_word_of_a_pass_waits", words.valid & shown.runs, when=follows)
 
     def _add_lemmas(self) -> None:
         dut, model = self.dut, self.model
@@ -188,6 +188,8 @@ class StepWalkHarness(Harness):
         for k, entry in enumerate(queue.entries):
             is_last = queue.count == k + 1
             self.lemma(entry["ends"] == Mux(arrives, model.is_first, model.unrequested == 0), when=is_last)
+            if k:
+                self.lemma(queue.entries[k - 1]["ends"] | entry["runs"], when=queue.count > k)
         self.lemma(queue.entries[0]["ends"] | arrives, when=queue.count == 1)
         for name, own in model.current.items():
             self.lemma(self._now(name) == own, when=begun)
