@@ -7,6 +7,7 @@ from amaranth.hdl import Cat, Elaboratable, Instance, Module, Mux, Signal, Value
 from tensordash.block import Block
 from tensordash.configuration.descriptors import UNITS
 from tensordash.core.command_queue import CommandQueue
+from tensordash.core.indexed_multiply import IndexedMultiply
 from tensordash.core.multiply import Multiply
 from tensordash.core.output import Output
 from tensordash.core.sequencer import Sequencer
@@ -14,8 +15,10 @@ from tensordash.core.skipping_multiply import SkippingMultiply
 from tensordash.core.unit_counters import UnitCounters
 from tensordash.emission.verilog import members
 from tensordash.memory.buffer import Buffer, PairBuffer
+from tensordash.memory.step_index import StepIndex
 from tensordash.memory.stream_buffer import PairStreamBuffer, StreamBuffer
 from tensordash.movers.deflate import Deflate
+from tensordash.movers.dropping_layout import DroppingLayout
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.layout import Layout
 from tensordash.movers.load import Load
@@ -74,8 +77,8 @@ class DeflateAbstraction(Elaboratable):
 FREE_DATAPATH = tuple(
     Stub(kind, FreeOutputs)
     for kind in (
-        *(Tile, Layout, PairLayout, Multiply, SkippingMultiply, Output, Buffer, PairBuffer),
-        *(StreamBuffer, PairStreamBuffer, UnitCounters),
+        *(Tile, Layout, PairLayout, DroppingLayout, Multiply, SkippingMultiply, IndexedMultiply, Output),
+        *(Buffer, PairBuffer, StreamBuffer, PairStreamBuffer, StepIndex, UnitCounters),
     )
 )
 """Stubs of the components that do not drive the core's ports."""

@@ -1,5 +1,7 @@
 """Reference model and claims that the proofs of both kinds of multiply units share (docs/core.md, "Multiply")."""
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from tensordash.block import Block
@@ -10,14 +12,14 @@ from tensordash.movers.unit import COMMAND_BITS
 from .harness import Fault, Harness, Stub
 from .reference_descriptor import ReferenceDescriptor
 
-__all__ = ["PLACE_BITS", "FeedHarness", "FeedModel"]
+__all__ = ["PLACE_BITS", "CountedFeedModel", "FeedHarness", "FeedModel"]
 
 PLACE_BITS = 30
 """Bits of a word's place, including places beyond the stream buffer."""
 
 
 class FeedModel(ReferenceDescriptor):
-    """Reference model of the steps: tracks the next step of the current pass. Subclasses track the pass.
+    """Reference model of the steps: tracks the next step of the current word. Subclasses track words and passes.
 
     Parameters
     ----------
@@ -29,40 +31,30 @@ class FeedModel(ReferenceDescriptor):
     Attributes
     ----------
     in_passes : Signal
-        A pass has steps left, and the unit may offer them.
-    word, bank : Signal
-        The next step in its pass: step t is in bank t mod D and word floor(t / D).
+        A word has steps left, and the unit may offer them.
+    bank : Signal
+        The bank of the next step.
     words : Signal
-        W, the words of a pass in each bank.
+        Words of a stream in each bank, if no step is dropped.
     word_ends : Signal
         The word is the last of its pass.
     final : Signal
-        The word is the last of all.
+        The word is the last one that is known.
     word_done : Signal
         The last step of the word is taken in this cycle.
-    place, next_place : dict of str to Signal
-        For each side, the places of the word and of the next one.
-    is_known, next_is_known : dict of str to Signal
-        For each side, whether the word is defined, and the next one if there is one: within the stream buffer.
     """
 
     def __init__(self, m: Module, dut: Multiply) -> None:
         super().__init__(m, dut.command, OPERATIONS["multiply"])
         self.dut, self.depth, self.shift = dut, dut.depth, (dut.depth - 1).bit_length()
         assert self.depth == 1 << self.shift
-        self.in_passes = Signal(name="in_passes")
-        self.word, self.bank = Signal(16, name="pass_word", reset_less=True), Signal(range(dut.depth), name="pass_bank")
+        self.in_passes, self.bank = Signal(name="in_passes"), Signal(range(dut.depth), name="pass_bank")
         self.words = Signal(16, name="pass_words")
         self.word_ends, self.final = Signal(name="word_ends"), Signal(name="word_is_final")
-        self.place = {side: Signal(PLACE_BITS, name=f"{side}_place") for side in "ab"}
-        self.next_place = {side: Signal(PLACE_BITS, name=f"{side}_next_place") for side in "ab"}
-        self.is_known = {side: Signal(name=f"{side}_is_known") for side in "ab"}
-        self.next_is_known = {side: Signal(name=f"{side}_next_is_known") for side in "ab"}
         self.reached = self.bank + dut.taken
         self.word_done = Signal(name="word_is_done")
         m.d.comb += [
             self.words.eq((self["steps"] + dut.depth - 1) >> self.shift),
-            self.word_ends.eq(self.word == self.words - 1),
             self.word_done.eq(self.reached >= dut.depth),
         ]
 
@@ -73,6 +65,46 @@ class FeedModel(ReferenceDescriptor):
     def limit(self) -> Value:
         """Return the steps that can be offered if no bank is late: a window, up to the end of the pass."""
         return Mux(self.word_ends, self.left(), self.depth)
+
+    def at(self, side: str, bank: Any, is_next: Any) -> tuple[Value, Value]:
+        """Return the place that a bank reads for the word or the next one, and whether it is defined if it exists."""
+        raise NotImplementedError
+
+
+class CountedFeedModel(FeedModel):
+    """A feed model whose passes have as many words as a stream. All banks read the same word.
+
+    Attributes
+    ----------
+    word : Signal
+        The word of the next step: step t of a pass is in bank t mod D and word floor(t / D).
+    place, next_place : dict of str to Signal
+        For each side, the places of the word and of the next one.
+    is_known, next_is_known : dict of str to Signal
+        For each side, whether the word is defined, and the next one if there is one: within the stream buffer.
+    """
+
+    def __init__(self, m: Module, dut: Multiply) -> None:
+        super().__init__(m, dut)
+        self.word = Signal(16, name="pass_word", reset_less=True)
+        self.place = {side: Signal(PLACE_BITS, name=f"{side}_place") for side in "ab"}
+        self.next_place = {side: Signal(PLACE_BITS, name=f"{side}_next_place") for side in "ab"}
+        self.is_known = {side: Signal(name=f"{side}_is_known") for side in "ab"}
+        self.next_is_known = {side: Signal(name=f"{side}_next_is_known") for side in "ab"}
+        m.d.comb += self.word_ends.eq(self.word == self.words - 1)
+
+    def at(self, side: str, bank: Any, is_next: Any) -> tuple[Value, Value]:
+        """Return the place of the word or of the next one, for any bank."""
+        place = Mux(is_next, self.next_place[side], self.place[side])
+        return place, Mux(is_next, self.next_is_known[side], self.is_known[side])
+
+    def add_count_lemmas(self, harness: "FeedHarness") -> None:
+        """State the lemmas about the words of the pass, and about the head's word, which the unit stores."""
+        harness.lemma(self.word < self.words, when=self.in_passes)
+        for side in "ab":
+            bits = (self.dut.words[side] - 1).bit_length()
+            fits = self.in_passes & self.is_known[side]
+            harness.lemma(harness.probe(f"{side}_current", bits) == self.place[side], when=fits)
 
 
 class FeedHarness(Harness):
@@ -126,10 +158,11 @@ class FeedHarness(Harness):
             words = dut.words[side]
             for k in range(depth):
                 at = passes.bank + k
-                place = Mux(at >= depth, passes.next_place[side], passes.place[side])
-                shows = Array(self.shown[side])[at[: (depth - 1).bit_length()]]
-                here = passes.in_passes & (available > k) & (place < words) & passes.is_known[side]
-                self.claim("every_step_is_offered_from_its_word", shows == place, when=here)
+                bank = at[: (depth - 1).bit_length()]
+                place, is_known = passes.at(side, bank, at >= depth)
+                shows = Array(self.shown[side])[bank]
+                known = passes.in_passes & (available > k) & (place < words) & is_known
+                self.claim("every_step_is_offered_from_its_word", shows == place, when=known)
 
     def add_feed_lemmas(self, passes: FeedModel, names: tuple[str, ...]) -> None:
         """State the lemmas about the stored fields in `names`, the head, and each bank."""
@@ -143,7 +176,6 @@ class FeedHarness(Harness):
             if field.least:
                 self.lemma(passes[name] >= field.least, when=passes.beat_count > beat)
         self.lemma(self.probe("running", 1) == in_passes)
-        self.lemma(passes.word < passes.words, when=in_passes)
         if depth > 1:
             self.lemma(self.probe("head", depth) == Const(1) << passes.bank)
             self.lemma(passes.bank == 0, when=~in_passes)
@@ -152,15 +184,11 @@ class FeedHarness(Harness):
         late = {side: self.probe(f"{side}_late", depth) for side in "ab"}
         for side in "ab":
             words = dut.words[side]
-            bits = (words - 1).bit_length()
-            fits = in_passes & passes.is_known[side]
-            self.lemma(self.probe(f"{side}_current", bits) == passes.place[side], when=fits)
             number = 0 if side == "a" else depth
             self.lemma(late[side] == self.late_banks[number : number + depth])
             for k in range(depth):
                 ahead = k < passes.bank
-                place = Mux(ahead, passes.next_place[side], passes.place[side])
-                is_known = Mux(ahead, passes.next_is_known[side], passes.is_known[side])
+                place, is_known = passes.at(side, k, ahead)
                 known = in_passes & is_known & ~late[side][k] & (place < words) & ~(ahead & passes.final)
                 self.lemma(self.shown[side][k] == place, when=known)
                 self.lemma(~late[side][k], when=in_passes & ahead & passes.final)

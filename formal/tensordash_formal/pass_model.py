@@ -3,13 +3,15 @@
 The model follows the timing of `PassFilter`. It consists of ghost registers and reads only the hardware's ports.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 
 from tensordash.core.pass_filter import PassFilter
 
+from .harness import Harness
 from .loop_nest import LOOPS, LoopNest
 
 __all__ = ["PLACE_BITS", "PassModel", "QueueModel"]
@@ -58,6 +60,18 @@ class QueueModel:
             for name, value in entry.items():
                 added = adds & (self.count - leaves == k)
                 sync += value.eq(Mux(added, new[name], Mux(leaves, after[name], value)))
+
+    def add_lemmas(self, harness: Harness, queue: str, k: int, bits: Sequence[tuple[Any, Any]]) -> None:
+        """State the lemmas: entry k of a `ShortQueue` has these bits, unless they are undefined. Free places are zeros.
+
+        `bits` has each bit with the condition in which it is undefined.
+        """
+        here = self.count > k
+        harness.lemma(harness.probe(f"{queue}.taken", self.places)[k] == here)
+        for number, (bit, is_undefined) in enumerate(bits):
+            stored = harness.probe(f"{queue}.bit_{number}", self.places)[k]
+            harness.lemma((stored == bit) | is_undefined, when=here)
+            harness.lemma(~stored, when=~here)
 
 
 class PassModel:

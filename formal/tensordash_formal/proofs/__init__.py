@@ -17,6 +17,7 @@ from . import (
     drain,
     flags,
     group_writer,
+    indexed_feed,
     inflate_units,
     initial_store,
     integer_adder,
@@ -38,6 +39,7 @@ from . import (
     soft_reset,
     staging_buffer,
     staging_ring,
+    step_walk,
     store_bounds,
     stream_buffer,
     stream_feed,
@@ -99,6 +101,8 @@ CORE_PROOFS = (
     stream_feed.PROOF,
     pass_filter.PROOF,
     skipping_feed.PROOF,
+    step_walk.PROOF,
+    indexed_feed.PROOF,
     join.PROOF,
 )
 """All proofs of a core without its tile, and of what joins several cores."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, ResetSignal, Value
 
+from tensordash import TileConfig
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import UNITS
@@ -20,10 +21,12 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import COUNTERS
 from tensordash.core.command_queue import CommandQueue
 from tensordash.core.core import Core
+from tensordash.core.indexed_multiply import IndexedMultiply
 from tensordash.core.registers import Registers
 from tensordash.core.skipping_multiply import SkippingMultiply
 from tensordash.emission.verilog import members
 from tensordash.memory.stream_buffer import StreamBuffer
+from tensordash.movers.dropping_layout import DroppingLayout
 from tensordash.movers.layout import Layout
 from tensordash.movers.load import Load
 from tensordash.movers.read_arbiter import ReadArbiter
@@ -56,6 +59,8 @@ LINKS = (
     ("sums", "tile.out", "output_unit.sums"),
     ("skips", "multiply.marks", "output_unit.marks"),
     ("skips", "multiply.mask_read", "output_unit.skip_read"),
+    ("indices", "layout_b.index", "step_index.write"),
+    ("indices", "multiply.index", "step_index.read"),
 )
 """Claims, each with two connected interfaces. Every member of the second interface has a counterpart in the first."""
 
@@ -79,6 +84,7 @@ class WiringHarness(Harness):
             **{name: getattr(dut, name) for name in ("unit_counters", "buffer", "tile")},
             **{INSTANCES[name]: unit for name, unit in dut.units.items()},
             **{f"stream_buffer_{side}": streams for side, streams in dut.streams.items()},
+            **({"step_index": dut.step_index} if config.drop_steps else {}),
         }
         # A wrapper around a faulty unit contains the fault, so the claims read the unit's ports inside the wrapper.
         self._broken_kind = fault[0] if fault else None
@@ -143,12 +149,18 @@ class WiringHarness(Harness):
         self.claim("resets", self.port("registers.rst", 1) == ResetSignal())
 
     def _tile(self, config: CoreConfig) -> None:
-        """Claim the tile's inputs: line k of port p is part p of the word in bank k. All ports share one handshake."""
+        """Claim the tile's inputs: line k of port p is part p of the word in bank k. All ports share one handshake.
+
+        Lines of side B are zeros if the multiply has no step for their bank.
+        """
         at, bits = self.value_at, config.tile.lanes * config.value_bits
         for side, ports in (("a", config.tile.columns), ("b", config.tile.rows)):
             words = at(f"stream_buffer_{side}.data")
             for port in range(ports):
                 lines = [words[(line * ports + port) * bits :][:bits] for line in range(config.tile.window_depth)]
+                if side == "b" and config.drop_steps:
+                    empty = at("multiply.empty")
+                    lines = [line & (~empty[k]).replicate(bits) for k, line in enumerate(lines)]
                 self._check("steps", f"tile.{side}_{port}_steps", Cat(*lines))
                 for name in ("available", "last"):
                     self._check("steps", f"tile.{side}_{port}_{name}", at(f"multiply.{name}"))
@@ -190,9 +202,13 @@ def _stuck(bit: int, value: int = 0) -> Callable[[Any], Any]:
     return lambda bits: bits | 1 << bit if value else bits & ~(1 << bit)
 
 
-def _variant(claim: str, title: str, kind: type[Block], fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=3)
+def _variant(
+    claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | CoreConfig | None = None
+) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=3, config=config)
 
+
+SKIP, DROP = load_any_preset("core-skip"), load_any_preset("core-drop")
 
 BROKEN_VARIANTS = (
     _variant(
@@ -243,21 +259,36 @@ BROKEN_VARIANTS = (
     _variant(
         "resets", "a soft reset begins at once", Registers, _output_fault(lambda unit: unit.restart, _stuck(0, 1))
     ),
-    BrokenVariant(
-        claim="skips",
-        title="reads of masks never wait",
-        kind=SkippingMultiply,
-        fault=_input_fault(lambda unit: unit.mask_read.ready, _stuck(0, 1)),
-        depth=3,
-        config=load_any_preset("core-skip"),
+    _variant(
+        "skips",
+        "reads of masks never wait",
+        SkippingMultiply,
+        _input_fault(lambda unit: unit.mask_read.ready, _stuck(0, 1)),
+        SKIP,
     ),
-    BrokenVariant(
-        claim="skips",
-        title="every pass is marked as skipped",
-        kind=SkippingMultiply,
-        fault=_output_fault(lambda unit: unit.marks.payload, _stuck(0, 1)),
-        depth=3,
-        config=load_any_preset("core-skip"),
+    _variant(
+        "skips",
+        "every pass is marked as skipped",
+        SkippingMultiply,
+        _output_fault(lambda unit: unit.marks.payload, _stuck(0, 1)),
+        SKIP,
+    ),
+    _variant(
+        "indices",
+        "the top bit of an index is lost",
+        DroppingLayout,
+        _output_fault(lambda unit: unit.index.index, _stuck(7)),
+        DROP,
+    ),
+    _variant(
+        "indices",
+        "lengths are read with every word",
+        IndexedMultiply,
+        _output_fault(lambda unit: unit.index.begins, _stuck(0, 1)),
+        DROP,
+    ),
+    _variant(
+        "steps", "a bank is never empty", IndexedMultiply, _output_fault(lambda unit: unit.empty, _stuck(2)), DROP
     ),
 )
 

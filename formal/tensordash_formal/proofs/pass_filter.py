@@ -21,7 +21,7 @@ from tensordash.short_queue import ShortQueue
 
 from ..harness import Fault, Harness
 from ..loop_nest import counts_one_turn_more, stands_still_in_loop_2
-from ..pass_model import PassModel, QueueModel
+from ..pass_model import PassModel
 from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "SEVERAL_GROUPS"]
@@ -151,7 +151,7 @@ class PassFilterHarness(Harness):
             bits = [(entry["runs"], 0), (entry["last"], 0)]
             for side, width in widths.items():
                 bits += [(entry[f"{side}_word"][bit], entry[f"{side}_over"]) for bit in range(width)]
-            self._add_entry_lemmas("pass_queue", model.passes, k, bits)
+            model.passes.add_lemmas(self, "pass_queue", k, bits)
             for side in "ab":
                 inside = entry[f"{side}_over"] | (entry[f"{side}_word"] < dut.words[side])
                 self.lemma(inside, when=model.passes.count > k)
@@ -159,16 +159,7 @@ class PassFilterHarness(Harness):
             inside = model.held[f"{side}_over"] | (model.held[f"{side}_word"] < dut.words[side])
             self.lemma(inside, when=model.decides)
         for k, entry in enumerate(model.marks.entries):
-            self._add_entry_lemmas("mark_queue", model.marks, k, [(entry["skipped"], 0)])
-
-    def _add_entry_lemmas(self, queue: str, model: QueueModel, k: int, bits: list[tuple[Any, Any]]) -> None:
-        """State the lemmas: entry k of a queue has these bits, unless they are undefined. Free places are zeros."""
-        here = model.count > k
-        self.lemma(self.probe(f"{queue}.taken", model.places)[k] == here)
-        for number, (bit, is_undefined) in enumerate(bits):
-            stored = self.probe(f"{queue}.bit_{number}", model.places)[k]
-            self.lemma((stored == bit) | is_undefined, when=here)
-            self.lemma(~stored, when=~here)
+            model.marks.add_lemmas(self, "mark_queue", k, [(entry["skipped"], 0)])
 
 
 def _begins_at_group_0(m: Module, sound: Any, outer: Any) -> None:

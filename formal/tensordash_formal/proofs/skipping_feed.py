@@ -12,34 +12,23 @@ entry, the filter shows zeros (`pass_filter`). Words beyond a stream buffer are 
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash.configuration.registers import ERRORS
-from tensordash.core.pass_filter import LOOPS, PassFilter, pass_layout
+from tensordash.core.pass_filter import PassFilter, pass_layout
 from tensordash.core.skipping_multiply import SkippingMultiply
-from tensordash.emission.verilog import members
 
-from ..feed_faults import always_an_error, done_at_once, no_error, shared_variants
-from ..feed_model import FeedHarness, FeedModel
+from ..feed_model import CountedFeedModel
+from ..filtered_feed import FilteredFeedHarness, filtered_variants
 from ..harness import Fault, FreeOutputs, Stub
-from ..proof import BrokenVariant, Proof
-from ..reference_descriptor import corrupt_word, next_beat
+from ..proof import Proof
 
 __all__ = ["PROOF"]
 
-FIELDS = ("skip_masked", "a_base", "b_base", "a_streams", "b_streams", "fp32", "x", "x_size", "mask_address")
-"""Fields that the filter gets under their own names."""
-LOOP_FIELDS = {
-    **{f"{name}_steps": tuple(f"{name}_{k}" for k in range(LOOPS)) for name in ("address", "x")},
-    "counts": tuple(f"count_{k}" for k in range(LOOPS - 1)),
-}
-"""Inputs of the filter that collect fields of the loops."""
 
-
-class EntrySequence(FeedModel):
+class EntrySequence(CountedFeedModel):
     """Reference model of the entries: the current pass, the next one, and the end.
 
     The unit takes an entry when it has no pass, or when the last word of its pass becomes the head's.
@@ -114,53 +103,22 @@ class EntrySequence(FeedModel):
             ]
 
 
-class SkippingFeedHarness(FeedHarness):
+class SkippingFeedHarness(FilteredFeedHarness):
     """A multiply unit whose pass filter queues any entries that the proof `pass_filter` allows.
 
     Source: docs/core.md, "Multiply" and "Memories"; the docstrings of `Multiply`, `SkippingMultiply` and `PassFilter`.
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
-        dut = SkippingMultiply(config)
-        super().__init__(dut, stubs=(Stub(PassFilter, FreeOutputs),), fault=fault)
-        layout = pass_layout(config)
-        self.bits = self.port("filter.passes_payload", layout.size)
-        self.valid, self.ready = (self.port(f"filter.passes_{name}", 1) for name in ("valid", "ready"))
-        self.entry: Any = layout(self.bits)
-        self.passes = passes = EntrySequence(self.m, dut, self.entry, self.valid, self.ready)
-        self.assume(passes.is_legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
-        self._assume_entries()
-        self._claim_filter()
-        self.claim_steps(passes)
+        dut, stubs = SkippingMultiply(config), (Stub(PassFilter, FreeOutputs),)
+        super().__init__(dut, entries="filter.passes", layout=pass_layout(config), stubs=stubs, fault=fault)
+        self.passes = EntrySequence(self.m, dut, self.entry, self.valid, self.ready)
+        self.assume_entries()
+        self.assume(self.valid | (self.bits == 0))
+        self.claim_filter()
+        self.claim_steps(self.passes)
         self._claim_progress()
         self._add_lemmas()
-
-    def _assume_entries(self) -> None:
-        start, self.open = self.port("filter.start", 1), Signal(name="filter_is_open")
-        with self.m.If(start):
-            self.m.d.sync += self.open.eq(1)
-        with self.m.Elif(self.passes.taken & self.entry.last):
-            self.m.d.sync += self.open.eq(0)
-        self.assume(self.open | ~self.valid)
-        self.assume(self.valid | (self.bits == 0))
-        self.assume(self.entry.runs | self.entry.last | ~self.valid)
-        waits = self.past(self.valid & ~self.ready)
-        self.assume(~waits | (self.valid & (self.bits == self.past(self.bits))))
-
-    def _claim_filter(self) -> None:
-        """Claim that the filter gets the descriptor, and that its other ports are those of the unit."""
-        dut, passes = self.dut, self.passes
-        self.claim("the_filter_begins_with_the_descriptor", self.port("filter.start", 1) == passes.starting)
-        values = {name: passes[name] for name in FIELDS} | {"pass_words": passes.words}
-        values |= {name: Cat(passes[each] for each in fields) for name, fields in LOOP_FIELDS.items()}
-        for name, value in values.items():
-            port = self.port(f"filter.{name}", len(value))
-            self.claim("the_filter_has_the_descriptors_fields", port == value.as_unsigned(), when=passes.complete)
-        for name, value, _ in members(dut):
-            inner = name.removeprefix("mask_")
-            if inner.startswith(("read_", "marks_")):
-                port = self.port(f"filter.{inner}", len(value))
-                self.claim("reads_and_marks_pass", port == value, when=1)
 
     def _claim_progress(self) -> None:
         dut, passes = self.dut, self.passes
@@ -172,22 +130,18 @@ class SkippingFeedHarness(FeedHarness):
         self.claim("entries_are_taken_in_time", self.ready, when=first & self.valid)
         follows = passes.turns & self.valid & self.entry.runs
         self.claim("entries_are_taken_in_time", self.ready, when=follows)
-        self.claim("done_after_the_last_step_or_entry", dut.command.done == passes.finished)
-        error = Mux(self.port("filter.beyond", 1), ERRORS["range"], 0)
-        self.claim("the_error_is_the_filters", dut.command.error == error, when=dut.command.done)
+        self.claim_end()
 
     def _add_lemmas(self) -> None:
         """State the lemmas about the hardware's walk, which is a word ahead of the tile."""
         passes, depth = self.passes, self.dut.depth
         active, in_passes, count, end_known = passes.active, passes.in_passes, passes.count, passes.end_known
-        fields = (*FIELDS, "steps", *(name for names in LOOP_FIELDS.values() for name in names))
-        self.add_feed_lemmas(passes, fields)
+        self.add_filter_lemmas()
+        passes.add_count_lemmas(self)
         loaded = (count != 0) & ~in_passes
         self.lemma(self.probe("loaded", 1) == loaded)
-        self.lemma(self.probe("begun", 1) == active)
-        self.lemma(self.open == (active & ~end_known))
         self.lemma(passes.finished == (active & end_known & (count == 0)))
-        self.lemma(active, when=in_passes | (count != 0))
+        self.lemma(active, when=count != 0)
         self.lemma(count != 0, when=in_passes)
         self.lemma(count < 2, when=~in_passes)
         self.lemma(in_passes & passes.word_ends, when=count == 2)
@@ -203,65 +157,11 @@ class SkippingFeedHarness(FeedHarness):
             self.lemma(word == passes.next_place[side], when=in_passes & ~final & known)
 
 
-DEPTH = 14
-
-
-def _loses_a_beat(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.command.descriptor.valid.eq(outer.command.descriptor.valid & (next_beat(m, outer) != 1))
-
-
-def _marks_all_passes(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.marks.payload.eq(1)
-
-
-def _reads_never_wait(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.mask_read.ready.eq(1)
-
-
-def _takes_all(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.taken.eq(sound.available)
-
-
-def _takes_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.taken.eq(0)
-
-
-def _done_after_a_step(m: Module, sound: Any, outer: Any) -> None:
-    begun = Signal()
-    with m.If(sound.command.done):
-        m.d.sync += begun.eq(0)
-    with m.Elif(outer.taken != 0):
-        m.d.sync += begun.eq(1)
-    m.d.comb += outer.command.done.eq(sound.command.done & begun)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=SkippingMultiply, fault=fault, depth=DEPTH)
-
-
-DONE, FIELD_CLAIM = "done_after_the_last_step_or_entry", "the_filter_has_the_descriptors_fields"
-BROKEN_VARIANTS = (
-    *shared_variants(SkippingMultiply, DEPTH),
-    _variant("the_filter_begins_with_the_descriptor", "a beat of the descriptor is lost", _loses_a_beat),
-    _variant(FIELD_CLAIM, "the sides' base addresses are swapped", corrupt_word(11, lambda word: word.rotate_left(16))),
-    _variant(
-        FIELD_CLAIM, "the highest bit of the mask's address is inverted", corrupt_word(14, lambda word: word ^ 1 << 31)
-    ),
-    _variant("reads_and_marks_pass", "every pass is marked as skipped", _marks_all_passes),
-    _variant("reads_and_marks_pass", "reads of masks never wait", _reads_never_wait),
-    _variant("no_entry_is_taken_too_early", "the unit advances by all offered steps", _takes_all),
-    _variant("entries_are_taken_in_time", "the unit never advances", _takes_nothing),
-    _variant(DONE, "`done` rises with the first step", done_at_once),
-    _variant(DONE, "`done` is low if all passes are skipped", _done_after_a_step),
-    _variant("the_error_is_the_filters", "no error is reported", no_error),
-    _variant("the_error_is_the_filters", "an error is always reported", always_an_error),
-)
-
 PROOF = Proof(
     name="skipping_feed",
     build=SkippingFeedHarness,
-    applies=lambda config: isinstance(config, CoreConfig) and config.skip_masked,
-    broken_variants=BROKEN_VARIANTS,
+    applies=lambda config: isinstance(config, CoreConfig) and config.skip_masked and not config.drop_steps,
+    broken_variants=filtered_variants(SkippingMultiply, 14),
     cover_depth=16,
     broken_config=load_any_preset("core-skip"),
 )

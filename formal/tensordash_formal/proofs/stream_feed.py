@@ -15,7 +15,7 @@ from tensordash.configuration.registers import ERRORS
 from tensordash.core.multiply import Multiply
 
 from ..feed_faults import always_an_error, done_at_once, no_error, shared_variants
-from ..feed_model import PLACE_BITS, FeedHarness, FeedModel
+from ..feed_model import PLACE_BITS, CountedFeedModel, FeedHarness
 from ..harness import Fault
 from ..proof import BrokenVariant, Proof
 from ..reference_descriptor import corrupt_word
@@ -23,7 +23,7 @@ from ..reference_descriptor import corrupt_word
 __all__ = ["PROOF"]
 
 
-class PassSequence(FeedModel):
+class PassSequence(CountedFeedModel):
     """Reference model of the passes.
 
     Attributes
@@ -108,6 +108,7 @@ class StreamFeedHarness(FeedHarness):
         dut, passes, depth = self.dut, self.passes, self.dut.depth
         active, in_passes = passes.active, passes.in_passes
         self.add_feed_lemmas(passes, ("steps", "a_streams", "b_streams", "a_base", "b_base"))
+        passes.add_count_lemmas(self)
         self.lemma(dut.command.done == (active & passes.ended))
         self.lemma(passes.column < passes["a_streams"], when=in_passes)
         self.lemma(passes.row < passes["b_streams"], when=in_passes)
