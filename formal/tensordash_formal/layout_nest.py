@@ -15,7 +15,7 @@ from tensordash.movers.layout_unit import LayoutUnit
 from .loop_nest import advanced
 from .reference_descriptor import ReferenceDescriptor
 
-__all__ = ["LOOPS", "LayoutNest", "PairNest"]
+__all__ = ["LOOPS", "DroppingNest", "LayoutNest", "PairNest"]
 
 LOOPS = 6
 WORD_BITS = 18
@@ -61,7 +61,7 @@ class LayoutNest(ReferenceDescriptor):
         super().__init__(m, dut.command, OPERATIONS[f"layout_{dut.side}"])
         self.at = self.state("nest")
         self.writes = Signal(name="nest_writes")
-        m.d.comb += self.writes.eq(dut.write.bank.any())
+        m.d.comb += self.writes.eq(self.has_one())
         self.begin = self.first()
         self.next_at = self.after(self.at)
         after_write = self.after_write()
@@ -69,6 +69,10 @@ class LayoutNest(ReferenceDescriptor):
             m.d.sync += self.at.eq(self.begin)
         with m.Elif(self.writes):
             m.d.sync += self.at.eq(after_write)
+
+    def has_one(self) -> Value:
+        """Return whether the hardware executes the next iteration in this cycle."""
+        return self.dut.write.bank.any()
 
     def after_write(self) -> Any:
         """Return the iteration after the write of this cycle."""
@@ -204,8 +208,12 @@ class PairNest(LayoutNest):
     def after_write(self) -> Any:
         """Return the iteration after the write of this cycle, which has one or two groups."""
         self.writes_two = Signal(name="nest_writes_two")
-        self.m.d.comb += self.writes_two.eq((self.dut.write.bank & ~self.banks(self.at)).any())
+        self.m.d.comb += self.writes_two.eq(self.has_two())
         return Mux(self.writes_two, Value.cast(self.after(self.next_at)), Value.cast(self.next_at))
+
+    def has_two(self) -> Value:
+        """Return whether the hardware executes the next two iterations in this cycle."""
+        return (self.dut.write.bank & ~self.banks(self.at)).any()
 
     def is_group(self, at: Any) -> Value:
         """Return true: every iteration writes a group."""
@@ -218,3 +226,26 @@ class PairNest(LayoutNest):
     def banks(self, at: Any) -> Value:
         """Return the banks to write: the step's bank; for the last step of a run, this bank and all later ones."""
         return Cat((at.bank == bank) | (self.ends(at) & (at.bank <= bank)) for bank in range(self.depth))
+
+
+class DroppingNest(PairNest):
+    """A nest whose iterations are steps, written or dropped. Only a step's own bank is written.
+
+    Attributes
+    ----------
+    reached : Signal
+        The hardware decides about the next iteration, and about the one after it. The harness drives it.
+    """
+
+    def has_one(self) -> Value:
+        """Return whether the hardware decides about the next iteration in this cycle."""
+        self.reached = Signal(2, name="nest_reached")
+        return self.reached[0]
+
+    def has_two(self) -> Value:
+        """Return whether the hardware decides about the next two iterations in this cycle."""
+        return self.reached[1]
+
+    def banks(self, at: Any) -> Value:
+        """Return the step's bank, one-hot."""
+        return Cat(at.bank == bank for bank in range(self.depth))

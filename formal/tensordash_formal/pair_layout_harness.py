@@ -8,10 +8,13 @@ queue and the pipeline stages to iterations of the loop nest.
 Assumes: every read of a group of the buffer returns the same values.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.movers.layout_unit import LayoutUnit
 from tensordash.movers.pair_layout import GROUPS, PairLayout
 from tensordash.movers.pair_queue import PLACES
 
@@ -33,7 +36,7 @@ class PairLayoutHarness(LayoutHarness):
     Source: docs/core.md, "Loops", "Layout", "Memories", "Errors".
     """
 
-    unit = PairLayout
+    unit: Callable[[CoreConfig, str], LayoutUnit] = PairLayout
     reference = PairNest
     queries = 24
 
@@ -193,12 +196,16 @@ class PairLayoutHarness(LayoutHarness):
                     self._turn_of(f"{stage}_{k}", self.at[stage][k], turn, turn == self.last_turn, when)
                     self._read(stage, k, turn, when)
             self.lemma(first & (self.last_turn == 0), when=second)
-            banks = [self.probe(f"{stage}_{k}_writes", nest.depth) for k in range(GROUPS)]
-            self.lemma((banks[0] & banks[1]) == 0, when=second)
+            self._pair(stage, second)
         for k in range(GROUPS):
             self._collected(k)
         read = self.dut.read
         self.lemma(read.valid == (self.valid["asked"][0] & read.enable.any()))
+
+    def _pair(self, stage: str, second: Any) -> None:
+        """State the lemma that the groups of a pair are written to different banks."""
+        banks = [self.probe(f"{stage}_{k}_writes", self.nest.depth) for k in range(GROUPS)]
+        self.lemma((banks[0] & banks[1]) == 0, when=second)
 
     def _step(self, name: str, at: Any, when: Any) -> None:
         """State the lemmas about the step that a group is written to."""
@@ -279,7 +286,8 @@ class PairLayoutHarness(LayoutHarness):
         self.lemma(self.probe("now_steps", 16) == nest["steps"] - at.step, when=active)
         self.lemma(self.probe("now_streams", 12) == (nest["streams"] - at.stream)[:12], when=active)
         self.lemma(self.probe("now_bank", nest.depth) == Const(1) << at.bank, when=active)
-        self.lemma(self.probe("now_part", nest.parts) == Const(1) << at.part, when=active)
+        if "part" in self.dut.carried:
+            self.lemma(self.probe("now_part", nest.parts) == Const(1) << at.part, when=active)
         word_bits = nest.words.bit_length()
         self.lemma(self.probe("now_word", word_bits) == nest.place(at), when=within)
         if nest.parts > 1:
@@ -312,8 +320,13 @@ class PairLayoutHarness(LayoutHarness):
         nest, last = self.nest, self.last_turn
         full = nest.is_beyond(self.waits_at)
         cycles: Value = Mux(self.waits[0], 3 + last - self.turn, 4 + last)
-        cycles = Mux(self.bits["left"], Mux(full, 1, cycles), 0)
+        if_full, if_none_is_left = self._last_cycles()
+        cycles = Mux(self.bits["left"], Mux(full, if_full, cycles), if_none_is_left)
         left = {"asked": 2 + last - self.asked_turn, "came": 1 + last - self.collected, "turned": 0}
         for stage, count in left.items():
             cycles = Mux(self.valid[stage][0], count, cycles)
         self.lemma(self.idle + cycles + 10 < MAX_IDLE_CYCLES, when=nest.active)
+
+    def _last_cycles(self) -> tuple[Any, Any]:
+        """Return the remaining cycles until `done` if the next word is beyond the end, and if no group is left."""
+        return 1, 0
