@@ -59,8 +59,8 @@ def _pairs(banks, halves, steps, depth, crosses_runs):
     while group < count:
         cycles += 1
         step = group % steps
-        # A run's last step also writes the padding of its word, that is, all banks from its own on. Dropped steps include
-        # this padding.
+        # A run's last step also writes the padding of its word, that is, all banks from its own on. A core that drops
+        # steps drops this padding, and its runs of side B are streams.
         if not crosses_runs:
             is_pair = step + 1 < steps
         elif step + 2 == steps:
