@@ -126,7 +126,7 @@ def components_of(config: TileConfig | CoreConfig) -> tuple[str, ...]:
     ('output', 'store', 'core')
     """
     if isinstance(config, CoreConfig):
-        return (*UNITS, "core")
+        return (*UNITS, *(("dropping_layout",) if config.drop_steps else ()), "core")
     present = applicable(config)
     return tuple(name for name in TILE_ORDER if name in present)
 
@@ -199,8 +199,10 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
 
 
 def _bench_of(config: CoreConfig, component: str) -> str:
-    """Return the bench of a unit. The multiply unit of a core with `skip_masked` has its own."""
-    return f"skipping_{component}" if component == "multiply" and config.skip_masked else component
+    """Return the bench of a unit. Multiply units of cores with `skip_masked` or `drop_steps` have their own."""
+    if component != "multiply":
+        return component
+    return "indexed_multiply" if config.drop_steps else "skipping_multiply" if config.skip_masked else component
 
 
 def _module_names(library: Library, blocks: Sequence[Block]) -> Iterator[str]:
@@ -222,6 +224,7 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
             "group_bits": config.group_bits,
         },
         "layout": {"side": "a"},
+        "dropping_layout": {"side": "b"},
     }
     if isinstance(buffer, PairBuffer):
         shapes["buffer"]["pair_readers"] = buffer.pair_readers
@@ -236,6 +239,7 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
         "stream_buffer": stream,
         "layout": core.units["layout_a"],
         **{name: core.units[name] for name in ("load", "multiply", "output", "store")},
+        **({"dropping_layout": core.units["layout_b"]} if config.drop_steps else {}),
     }
     return {name: (block, shapes.get(name, {})) for name, block in blocks.items()}
 

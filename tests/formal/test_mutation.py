@@ -17,7 +17,7 @@ from tensordash_formal.mutant_results import MutationReport
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import mutate
 from tensordash_formal.solver import Solver
-from tensordash_formal.subjects import UNITS, subject_of
+from tensordash_formal.subjects import UNITS, components_of, subject_of
 from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
 from tensordash_storage.jobs import Runner
@@ -262,6 +262,18 @@ def test_a_core_that_skips_passes_has_its_own_multiply_and_bench():
     subject = subject_of(load_any_preset("core-skip"), "multiply")
     assert subject.benches == ("tensordash_sim.verify.units.skipping_multiply",)
     assert {"tensordash_skipping_multiply", "tensordash_pass_filter"} <= set(subject.modules)
+
+
+def test_a_core_that_drops_steps_has_its_own_layout_and_multiply_and_their_benches():
+    config = load_any_preset("core-drop")
+    multiply, layout = (subject_of(config, name) for name in ("multiply", "dropping_layout"))
+    assert multiply.benches == ("tensordash_sim.verify.units.indexed_multiply",)
+    assert {"tensordash_indexed_multiply", "tensordash_step_walk"} <= set(multiply.modules)
+    assert layout.benches == ("tensordash_sim.verify.units.dropping_layout",)
+    assert layout.options["side"] == "b"
+    assert "tensordash_dropping_layout__b" in layout.modules
+    assert "tensordash_step_index" in subject_of(config, "core").modules
+    assert "dropping_layout" not in components_of(load_any_preset("core-wide"))
 
 
 def test_full_campaigns_have_unique_names_and_16_pe_tiles():

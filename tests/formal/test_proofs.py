@@ -96,6 +96,9 @@ QUICK_CORE_PROOFS = (
     "buffer-core",
     "stream_buffer-core",
     "pass_filter-core-skip",
+    "step_index-core-drop",
+    "step_walk-core-drop",
+    "indexed_feed-core-drop",
 )
 CASES += [
     pytest.param(pass_filter.PROOF, pass_filter.SEVERAL_GROUPS, id="pass_filter-several-groups", marks=pytest.mark.slow)
@@ -173,6 +176,7 @@ REFUTED_CORE_CLAIMS = (
     "no_request_starves",
     "a_bank_reads_unless_its_memory_is_written",
     "nothing_else_is_queued",
+    "banks_without_a_step_are_empty",
 )
 BROKEN_VARIANTS += [
     pytest.param(
