@@ -186,7 +186,7 @@ def measure_added_gates(preset: str) -> dict[str, Any]:
     """Return the gate equivalents that a preset has more than the same core without its last feature, by unit.
 
     `core-skip` is compared with `core`, and `core-drop` with the same core without dropped steps. "around_ns" is the
-    delay around the tile. "ratio" is the area over that of the dense core, by source of the memories' area.
+    delay around the tile. "ratio" is the area over the dense core's, by source of the memories' area.
     """
     plain = load_figures(COSTS)["core"]["figures"] if preset == "core-skip" else _synthesize(DROP_CORES["skipped"])
     figures = _synthesize(load_core(preset))
