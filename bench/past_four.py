@@ -3,7 +3,7 @@
     python bench/past_four.py                # measure random zeros (a minute), then write the page
     python bench/past_four.py --core         # first run a product with random zeros on Verilog: ten minutes
     python bench/past_four.py --train 500    # first train the networks of the other tables: half an hour each
-    python bench/past_four.py --logic        # first count the gates of skipping and dropping: half an hour
+    python bench/past_four.py --logic core-skip core-drop    # first count the gates that these add: half an hour
     python bench/past_four.py --json         # only measure random zeros; print them and the stored figures
 
 Speedups of tiles are modelled, without memory. Those of cores are measured on their Verilog (`past_four_core.py`).
@@ -41,6 +41,7 @@ PRESETS = ("recommended", "recommended-2x8")
 ZEROS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 STREAM_STEPS = 128
 STREAMS = 4000
+MAPPED = ("core-skip", "core-drop")
 PENALTIES = (0.0, 0.1, 1.0)
 """Weights of the penalty on activations, by default."""
 TOKENS = 128
@@ -181,19 +182,19 @@ def _sum_cycles(cycles: list[dict[str, float]]) -> dict[str, float]:
     return {name: sum(each[name] for each in cycles) for name in cycles[0]}
 
 
-def measure_added_gates() -> dict[str, Any]:
-    """Return the gate equivalents that skipping passes and dropping steps add to a core, by unit.
+def measure_added_gates(preset: str) -> dict[str, Any]:
+    """Return the gate equivalents that a preset has more than the same core without its last feature, by unit.
 
     `core-skip` is compared with `core`, and `core-drop` with the same core without dropped steps. "around_ns" is the
-    delay around the tile. "ratio" is the area of `core-drop` over its dense core, by source of the memories' area.
+    delay around the tile. "ratio" is the area over the dense core's, by source of the memories' area.
     """
-    figures = {"core": load_figures(COSTS)["core"]["figures"], "core-skip": _synthesize(load_core("core-skip"))}
-    figures |= {name: _synthesize(DROP_CORES[name]) for name in ("skipped", "dropped")}
+    plain = load_figures(COSTS)["core"]["figures"] if preset == "core-skip" else _synthesize(DROP_CORES["skipped"])
+    figures = _synthesize(load_core(preset))
+    before, after = (each["tensordash"]["units_ge"] for each in (plain, figures))
     return {
-        "added_ge": _added(figures["core"], figures["core-skip"]),
-        "dropped_ge": _added(figures["skipped"], figures["dropped"]),
-        "around_ns": {name: each["around_ns"] for name, each in figures.items()},
-        "ratio": figures["dropped"]["ratio"],
+        "added_ge": {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)},
+        "around_ns": {"before": plain["around_ns"], "after": figures["around_ns"]},
+        "ratio": figures["ratio"],
     }
 
 
@@ -201,12 +202,6 @@ def _synthesize(config: CoreConfig) -> dict[str, Any]:
     from tensordash_synth.core_cost import synthesize_core
 
     return synthesize_core(config, power=False, jobs=1).to_json()
-
-
-def _added(plain: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
-    """Return the gate equivalents of the units that differ."""
-    before, after = (each["tensordash"]["units_ge"] for each in (plain, other))
-    return {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
 
 
 def fill_page(text: str, results: Mapping[str, Any]) -> str:
@@ -220,17 +215,17 @@ def main() -> None:
     parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
     parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES, metavar="W", help="weights to train")
     parser.add_argument("--core", action="store_true", help="run a product with random zeros on Verilog first")
-    parser.add_argument("--logic", action="store_true", help="map cores first, to count the added gates")
+    parser.add_argument("--logic", nargs="+", choices=MAPPED, default=(), help="presets to map first")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
     arguments = parser.parse_args()
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
     if arguments.json:
         stored = load_figures(RESULTS)
-        logic = stored.get("logic", {})
-        added = {name: sum(logic[name].values()) for name in ("added_ge", "dropped_ge") if name in logic}
+        added = {preset: sum(each["added_ge"].values()) for preset, each in stored.get("logic", {}).items()}
         cores = stored.get("core", {}).get("rows", [])
-        print_json({"tile": measure_random_zeros(), "core": cores, "ffn_step": stored.get("gpt", {}), **added})
+        figures = {"core": cores, "ffn_step": stored.get("gpt", {}), "added_ge": added}
+        print_json({"tile": measure_random_zeros(), **figures})
         return
     torch.manual_seed(0)
     results = load_figures(RESULTS)
@@ -240,9 +235,9 @@ def main() -> None:
         command = "python bench/past_four.py --core"
         results["core"] = {"command": command, **measured_at(), "rows": measure_random_product(ZEROS)}
         store_figures(RESULTS, results)
-    if arguments.logic:
-        command = "python bench/past_four.py --logic"
-        results["logic"] = {"command": command, **measured_at(), **measure_added_gates()}
+    for preset in arguments.logic:
+        row = {"command": f"python bench/past_four.py --logic {preset}", **measured_at(), **measure_added_gates(preset)}
+        results["logic"] = {**results.get("logic", {}), preset: row}
         store_figures(RESULTS, results)
     for penalty in arguments.penalties if arguments.train else ():
         command = f"python bench/past_four.py --train {arguments.train}"

@@ -114,7 +114,7 @@ COUNTERS = (
     ("cycles", "cycles since the last reset or `clear`"),
     ("multiplying", "cycles in which a multiply has begun and is not done"),
     ("scheduled", "cycles with a schedule in the tile"),
-    ("steps", "dense steps that the tile has consumed"),
+    ("steps", "steps that the tile has consumed"),
     ("effectual", "pairs that the tile has multiplied: positions consumed, summed over rows"),
     ("stall_input", "cycles in which the tile waited for steps"),
     ("stall_output", "cycles in which the tile waited for the output unit"),

@@ -59,11 +59,14 @@ def _pairs(banks, halves, steps, depth, crosses_runs):
     while group < count:
         cycles += 1
         step = group % steps
-        # A run's last step also writes the padding of its word, that is, all banks from its own on.
-        if step + 2 == steps:
+        # A run's last step also writes the padding of its word, that is, all banks from its own on. A core that drops
+        # steps drops this padding, and its runs of side B are streams.
+        if not crosses_runs:
+            is_pair = step + 1 < steps
+        elif step + 2 == steps:
             is_pair = group + 1 < count and (step + 1) % depth > 0
         else:
-            is_pair = group + 1 < count and (step + 1 < steps or (crosses_runs and step % depth > 0 and steps > 1))
+            is_pair = group + 1 < count and (step + 1 < steps or (step % depth > 0 and steps > 1))
         if is_pair:
             for bank in range(banks.shape[1]):
                 one, other = banks[group, bank], banks[group + 1, bank]

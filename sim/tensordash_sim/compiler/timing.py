@@ -24,6 +24,7 @@ from .row_streams import EvenPaces, Paces
 from .unit_cycles import (
     LATENCY,
     LAYOUT_CYCLES,
+    LENGTH_CYCLES,
     MAX_BURST_BEATS,
     STORE_CYCLES,
     block_cycles_of,
@@ -116,10 +117,10 @@ def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int
             **{key: values[key] for key in ("output_wait", "output_signal", "a_streams", "b_streams", "mask")},
         }
     runs = values["streams"] * config.parts(name[-1])
-    has_pairs = config.layout_groups == 2
+    has_pairs, drops = config.layout_groups == 2, config.drop_steps and name == "layout_b"
     return {
         "is_layout": 1,
-        "cycles": LAYOUT_CYCLES + pair_cycles(config, bits)
+        "cycles": LAYOUT_CYCLES + drops * LENGTH_CYCLES + pair_cycles(config, bits)
         if has_pairs
         else layout_cycles(config, runs, values["steps"], values["stride"]),
         "period": gcd(values["stride"], config.tile.lanes),

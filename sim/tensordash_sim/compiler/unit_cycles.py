@@ -9,6 +9,7 @@ __all__ = [
     "BURST_CYCLES",
     "LATENCY",
     "LAYOUT_CYCLES",
+    "LENGTH_CYCLES",
     "LOAD_CYCLES",
     "MAX_BURST_BEATS",
     "PAIR_GROUPS",
@@ -34,8 +35,8 @@ STORE_CYCLES = 10
 """Cycles of a store, in addition to memory latency and data."""
 LAYOUT_CYCLES = 10
 """Cycles of a layout, in addition to the cycles for its groups."""
-
-
+LENGTH_CYCLES = 2
+"""Cycles in which a layout that drops steps counts those that remain of its last stream."""
 PAIR_GROUPS = 1.8
 """Approximate groups per cycle of a layout that reads up to two; `pair_cycles` counts them exactly."""
 

@@ -24,7 +24,7 @@ def draw_layout(random):
     return {**loops, **sizes, **places, "y_size": 4, "checked": random.getrandbits(1), "base": 0, "transposed": 0}
 
 
-def reads_and_banks(values):
+def reads_and_banks(values, pads):
     """Yield for each written group its step, which group it reads from each bank, and the banks that it writes."""
     walk, lanes, depth = LoopWalk(values, 6), CONFIG.tile.lanes, CONFIG.tile.window_depth
     for _ in range(values["streams"]):
@@ -36,14 +36,14 @@ def reads_and_banks(values):
                 row = not values["checked"] or 0 <= walk.y < values["y_size"]
                 if 0 <= position < values["x_size"] and group < CONFIG.groups and row:
                     reads[position % lanes] = group
-            end = depth if step == values["steps"] - 1 else step % depth + 1
+            end = depth if pads and step == values["steps"] - 1 else step % depth + 1
             yield step, reads, set(range(step % depth, end))
             walk.step()
 
 
 def count_cycles(values, *, crosses_streams=True):
     cycles, before = 0, None
-    for step, reads, banks in reads_and_banks(values):
+    for step, reads, banks in reads_and_banks(values, pads=crosses_streams):
         if before is not None and (step or crosses_streams):
             meets = any(
                 reads.get(bank, group) != group and (bin(reads[bank]).count("1") - bin(group).count("1")) % 2 == 0

@@ -52,8 +52,8 @@ class DroppingBench(layout.Bench):
         if pins.read("index_ends"):
             begin, lengths, width = pins.read("index_begin"), pins.read("index_lengths"), words.bit_length()
             assert begin not in self.lengths, f"cycle {pins.cycle}: a stream's lengths are written again"
-            kept = split(lengths & (1 << width * self.depth) - 1, width, self.depth)
-            self.lengths[begin] = kept, lengths >> width * self.depth
+            counts = split(lengths & (1 << width * self.depth) - 1, width, self.depth)
+            self.lengths[begin] = counts, lengths >> width * self.depth
 
     def _write_steps(self, banks: list[int]) -> None:
         """Collect the steps and indices of banks."""
@@ -85,14 +85,14 @@ class DroppingBench(layout.Bench):
             stream = slice(self.depth * begin, self.depth * (begin + words))
             expected[stream][~(expected[stream] & self.magnitude).any(axis=(1, 2))] = 0
             found[stream] = 0
-            kept, more = self.lengths[begin]
-            assert more == max(max(kept) - 1, 0), f"{more + 1} words, but the banks have {kept}: {values}"
-            for bank, count in enumerate(kept):
+            counts, more = self.lengths[begin]
+            assert more == max(max(counts) - 1, 0), f"{more + 1} words, but the banks have {counts}: {values}"
+            for bank, count in enumerate(counts):
                 places = self.indices[begin : begin + count, bank]
                 assert (np.diff(places) > 0).all(), f"bank {bank} at {begin}: indices {places}: {values}"
                 found[self.depth * (begin + places) + bank] = self.steps[begin : begin + count, bank]
             effectual = int(np.count_nonzero((expected[stream] & self.magnitude).any(axis=(1, 2))))
-            assert sum(kept) == effectual, f"{sum(kept)} steps are kept, not {effectual}: {values}"
+            assert sum(counts) == effectual, f"{sum(counts)} steps are kept, not {effectual}: {values}"
             self.dropped += values["steps"] - effectual
         super()._same(found, expected, values)
 

@@ -29,7 +29,7 @@ class IndexedBench(SkippingBench):
         words = self.words["b"]
         self.bits = {side: (count - 1).bit_length() for side, count in self.words.items()}
         self.indices = [[0] * self.depth for _ in range(words)]
-        self.kept = [[0] * self.depth for _ in range(words)]
+        self.counts = [[0] * self.depth for _ in range(words)]
         self.shown_index = packed([0] * self.depth, self.bits["b"])
         self.shown_lengths = 0
         self.empty = [0] * self.depth
@@ -41,7 +41,7 @@ class IndexedBench(SkippingBench):
         most = random.choice([0, 1, words, words, random.randint(0, words)])
         for word in range(self.words["b"]):
             self.indices[word] = [random.randrange(words) for _ in range(self.depth)]
-            self.kept[word] = [random.choice([0, most, random.randint(0, most)]) for _ in range(self.depth)]
+            self.counts[word] = [random.choice([0, most, random.randint(0, most)]) for _ in range(self.depth)]
 
     async def run(self, values: dict[str, int]) -> None:
         """Draw indices, then execute a descriptor as in `multiply.Bench`."""
@@ -63,9 +63,9 @@ class IndexedBench(SkippingBench):
             word = pins.read("index_word")
             self.shown_index = packed(self.indices[word], self.bits["b"])
             if pins.read("index_begins"):
-                kept = self.kept[word]
-                lengths = packed(kept, self.words["b"].bit_length())
-                more = max(max(kept) - 1, 0)
+                counts = self.counts[word]
+                lengths = packed(counts, self.words["b"].bit_length())
+                more = max(max(counts) - 1, 0)
                 self.shown_lengths = lengths | more << self.depth * self.words["b"].bit_length()
 
     def _begin(self, values: dict[str, int], side: str, stream: int) -> int:
@@ -76,13 +76,13 @@ class IndexedBench(SkippingBench):
 
     def pass_words(self, values: dict[str, int], row: int) -> int:
         """Return the words of the longest bank, at least one."""
-        return max(1, *self.kept[self._begin(values, "b", row)])
+        return max(1, *self.counts[self._begin(values, "b", row)])
 
     def wanted(self, values: dict[str, int], streams: tuple[int, int], bank: int, word: int) -> dict[str, int]:
         """Return the words that a bank should show, and check whether it shows a step."""
         row, column = streams
         begin = self._begin(values, "b", row)
-        empty = word >= self.kept[begin][bank]
+        empty = word >= self.counts[begin][bank]
         assert self.empty[bank] == empty, f"bank {bank}, word {word} of pass {streams}: empty is {self.empty[bank]}"
         index = 0 if empty else self.indices[begin + word][bank]
         return {"a": self._begin(values, "a", column) + index, "b": begin + word}
@@ -118,7 +118,7 @@ async def longest_streams(dut) -> None:
     bench.index = lambda words: None  # type: ignore[method-assign]
     words = min(bench.words.values())
     for bank in range(bench.depth):
-        bench.kept[0] = [words * (each == bank) for each in range(bench.depth)]
+        bench.counts[0] = [words * (each == bank) for each in range(bench.depth)]
         bench.indices = [[(word + each) % words for each in range(bench.depth)] for word in range(bench.words["b"])]
         await bench.begin()
         values = drawn(bench) | {"skip_masked": 0, "steps": words * bench.depth}
