@@ -25,8 +25,8 @@ class IndexedMultiply(SkippingMultiply):
 
     Timing: the first steps are offered 8 cycles after the descriptor's last beat was taken, or later if the filter
     still reads masks. There is no bubble between words or passes while the next word is known when a word becomes the
-    head's. Otherwise the word ends first, and the next one starts 2 cycles after it is known. `done` is high as in
-    `SkippingMultiply`.
+    head's. Otherwise the next word starts 2 cycles after it is known and that word has ended. `done` is high in the
+    cycle after the last step was taken or, if the last passes are skipped, 4 cycles after the filter's last entry.
 
     Parameters
     ----------

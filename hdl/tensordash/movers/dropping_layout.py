@@ -23,7 +23,7 @@ class DroppingLayout(PairLayout):
     stream's last step, its lengths are written.
 
     Timing: as in `PairLayout`, but a stream's last step and the first step of the next stream never make a pair, and
-    the descriptor is done three cycles after its last group left the last stage.
+    the descriptor is done two cycles later.
 
     Parameters
     ----------

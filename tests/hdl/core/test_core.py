@@ -18,6 +18,7 @@ CONFIGS = {
     "more columns, one region": [*SMALL, "tile.columns=8", "core.buffer=16", "core.regions=1", "core.axi_bits=256"],
     "more rows, long window": [*SMALL, "tile.rows=8", "core.buffer=16", "core.regions=2", "core.window=32"],
     "one read at a time": [*SMALL, "core.axi_bits=32", "core.outstanding=1", "core.window=4", "core.nvfp4=true"],
+    "dropped steps": [*SMALL, "core.skip_masked=true", "core.drop_steps=true", "core.layout_groups=2"],
     "fp8, 8 lanes": [*EIGHT, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
     "8 lanes, wide bus": [*EIGHT, "core.axi_bits=512", "core.address_bits=32"],
 }

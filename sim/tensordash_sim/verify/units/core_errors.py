@@ -157,22 +157,27 @@ async def halves_of_a_multiply(dut) -> None:
     await host.begin()
     await checker.fill()
     blocks: dict[str, Any] = {"emit": 1, "x_size": 1, "a_streams": 3, "b_streams": 3, "steps": 4}
-    first = Program()  # The multiply waits for the output unit to accept its blocks.
+    programs = {name: Program() for name in ("ahead", "behind", "output", "both")}
+    first, second, third, fourth = programs.values()
+    for program in programs.values():
+        program.add("layout_b", signal=["multiply"], steps=4, streams=3, x_size=1)
+    beyond = host.config.groups % 65536
+    # The multiply waits for the output unit to accept its blocks.
     first.add("load", signal=["output"], memory=SIZE, address=0, count_0=1)
-    first.add("multiply", output_wait=["load"], **blocks)
-    second = Program()  # The output unit waits for blocks.
-    second.add("layout_a", signal=["multiply"], address=host.config.groups % 65536, steps=1, streams=1, x_size=1)
-    second.add("multiply", wait=["layout_a"], **blocks)
-    third = Program()  # Both units wait, one descriptor apart.
-    third.add("multiply", **(blocks | {"address": host.config.groups % 65536}))
+    first.add("multiply", wait=["layout_b"], output_wait=["load"], **blocks)
+    # The output unit waits for blocks.
+    second.add("layout_a", signal=["multiply"], address=beyond, steps=1, streams=1, x_size=1)
+    second.add("multiply", wait=["layout_a", "layout_b"], **blocks)
+    # Both units wait, one descriptor apart.
+    third.add("multiply", wait=["layout_b"], **(blocks | {"address": beyond}))
     for _ in range(3):
         third.add("multiply", **blocks)
-    fourth = Program()  # Both units find an error, and `range` has priority over `address`.
-    fourth.add("multiply", **(blocks | {"address": host.config.groups % 65536, "b_base": 65535}))
-    for name, program in {"ahead": first, "behind": second, "output": third, "both": fourth}.items():
+    # Both units find an error, and `range` has priority over `address`.
+    fourth.add("multiply", wait=["layout_b"], **(blocks | {"address": beyond, "b_base": 65535}))
+    for name, program in programs.items():
         program.add("end")
         made = IllegalProgram(descriptors=program.descriptors, memory=Memory(SIZE), base=PROGRAM, title=name)
-        assert (await checker.check(made, set())).index == 0
+        assert (await checker.check(made, set())).index == 1
     await checker.works_again(0)
 
 
