@@ -183,7 +183,7 @@ def _sum_cycles(cycles: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure_added_gates(preset: str) -> dict[str, Any]:
-    """Return the gate equivalents that a preset has more than the same core without its last feature, by unit.
+    """Return the gate equivalents that a preset's last feature adds, by unit.
 
     `core-skip` is compared with `core`, and `core-drop` with the same core without dropped steps. "around_ns" is the
     delay around the tile. "ratio" is the area over the dense core's, by source of the memories' area.

@@ -2,7 +2,7 @@
 
 A step of a GPT: all cores compute the same six products of the two linear layers around ReLU. The zeros are those of a
 recorded step; other values are drawn, so that rounding makes no zeros. ReLU's backward pass is fused with its product
-in all cores. And one product with random zeros: 512 tokens, 2,048 features, of which 512 features are computed.
+in all cores. A second measurement multiplies 512 tokens of 2,048 features with random zeros by weights for 512 outputs.
 Every result must equal PyTorch's in float64, rounded as docs/core.md defines.
 """
 
@@ -78,8 +78,8 @@ def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> di
     Returns
     -------
     dict
-        "tokens", and by core the cycles of all products ("whole") and of the masked ones ("masked"): first `CORES`, and
-        as "drop" the same of `DROP_CORES`.
+        "tokens", and by core the cycles of all products ("whole") and of the masked ones ("masked"): first of `CORES`;
+        "drop" has the same figures of `DROP_CORES`.
     """
     workloads = [each for up, down in blocks for each in _workloads({"up": up, "down": down}, tokens)]
     return {"tokens": tokens, **_measure(CORES, workloads), "drop": _measure(DROP_CORES, workloads)}
@@ -154,7 +154,7 @@ def _run(config: CoreConfig, core: VerilatedCore, layer: Layer, operation: str, 
     problem = Problem(layer=layer, operation=operation, rows=rows, mask="mask" in values)
     image = TensorImage(config, Memory(MEMORY_BYTES), layer, operation, values, rows=rows)
     program = emit(best_schedule(IterationSpace(problem=problem, core=config)), image.tensors)
-    if config.drop_steps:
+    if config.tile.sparsity != "none" and config.buffer == DROP.buffer:
         speedup = scheduled_speedup(config, program.descriptors, image.memory)
         space = IterationSpace(problem=replace(problem, speedup=speedup), core=config)
         program = emit(best_schedule(space), image.tensors)

@@ -57,7 +57,7 @@ def count_cycles(
     rows : str
         The operand on the row side.
     config : TileConfig or CoreConfig
-        The tile, or a core with it. A core that drops steps drops those of its passes.
+        The tile, or a core with it. With `core.drop_steps`, cycles leave out dropped steps.
 
     Examples
     --------

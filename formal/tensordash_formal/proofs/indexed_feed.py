@@ -1,6 +1,6 @@
 """Indexed feed: every step of every word that the step walk queues is offered once, in order, from its words.
 
-Side B reads the word itself. Each bank of side A reads the word that belongs to the bank's step, also if its read is
+Side B reads the word itself. Each bank of side A reads the word that belongs to the bank's step, even if its read is
 late. `empty` has the banks of side B whose word has no step. `last` marks the end of a pass. There is no bubble if the
 next word is known when a word becomes the head's. `done` follows the last step, or the last entry if it has no word.
 The filter gets each descriptor once, and the walk gets the filter's passes.

@@ -1,12 +1,12 @@
 """Step index: it shows the indices that were written last to the word read last, and the lengths of the stream.
 
 A write changes no other word or bank, and indices and lengths do not change each other. Without a read, the outputs do
-not change, whatever is written. A reset loses neither contents nor outputs. The proof watches an arbitrary word in an
+not change, whatever is written. A reset changes neither contents nor outputs. The proof watches an arbitrary word in an
 arbitrary bank, and the lengths in an arbitrary word. Each memory stores one watched word and returns a free value for
 every other word.
 
-Assumes: nothing. What a read returns of a word that is written in the same cycle, or was not written since the first
-reset, is unchecked.
+Assumes: nothing. A read of a word that is written in the same cycle, or that was not written since the first reset, is
+unchecked.
 """
 
 from typing import Any

@@ -78,8 +78,8 @@ class CoreConfig(TomlConfig):
         Whether multiplies can skip passes whose results the mask makes zero. Requires `mask`, and a
         `tile.depth` that is a power of two.
     drop_steps : bool
-        Whether layouts of side B drop steps without a value other than zero. Requires `skip_masked`, a `layout_groups`
-        of 2, a `tile.sparsity` of "rows", and as many rows as lanes.
+        Whether `layout_b` drops steps whose values are all zeros. Requires `skip_masked`, a `layout_groups` of 2, a
+        `tile.sparsity` of "rows", and as many rows as lanes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Multiply that reads the steps which a layout kept, and side A by their indices."""
+"""Multiply that reads the remaining steps of side B, and the steps of side A that belong to them."""
 
 from typing import Any
 

@@ -67,7 +67,7 @@ class SkippingMultiply(Multiply):
     def _next_word(
         self, m: Module, descriptor: DescriptorRegister, running: Signal, starts: Signal, after: Signal
     ) -> NextWord:
-        """Walk one word ahead of the head, through the passes that the filter pass_filter."""
+        """Walk one word ahead of the head, through the passes that the filter queues."""
         self._filter(m, descriptor)
         passes = self.filter.passes
         words = {side: Signal(range(count), name=f"{side}_word", reset_less=True) for side, count in self.words.items()}

@@ -1,4 +1,4 @@
-"""Step walk: walks the words of passes whose row streams have dropped steps, ahead of the tile."""
+"""Step walk: finds the words that each pass reads, ahead of the tile."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class StepWalk(Block):
     Members
     -------
     passes : In(stream of pass_layout)
-        Passes that run, as from a `PassFilter`.
+        Passes from a `PassFilter`, with the entry that ends a descriptor.
     read : Out(StepIndexReadSignature)
         The indices and lengths of side B's streams.
     words : Out(stream of word_layout)
@@ -130,7 +130,7 @@ class StepWalk(Block):
             m.d.comb += [
                 place.eq(now.a_word + read.index[bank]),
                 made.empty[bank].eq(position >= read.lengths.kept[bank]),
-                # Empty steps need no word. A fixed one is read, whatever the memory of indices has there.
+                # An empty step needs no word of side A, and its index is undefined: read the stream's first word.
                 made.a_words[bank].eq(Mux(made.empty[bank], now.a_word, place)),
             ]
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Step index: where the steps that a layout kept were in their streams."""
+"""Step index: stores the place of each remaining step in its complete stream."""
 
 from amaranth.hdl import Cat, Module
 from amaranth.lib.data import ArrayLayout, StructLayout

@@ -1,4 +1,4 @@
-"""Pair layout that drops steps without a value other than zero."""
+"""Pair layout that drops steps whose values are all zeros."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -36,7 +36,7 @@ STORE_CYCLES = 10
 LAYOUT_CYCLES = 10
 """Cycles of a layout, in addition to the cycles for its groups."""
 LENGTH_CYCLES = 2
-"""Cycles in which a layout that drops steps counts those that remain of its last stream."""
+"""Cycles from a layout's last step to the write of its last stream's lengths."""
 PAIR_GROUPS = 1.8
 """Approximate groups per cycle of a layout that reads up to two; `pair_cycles` counts them exactly."""
 

@@ -1,6 +1,7 @@
 """Test of each descriptor field at and near its limits, on a core's Verilog built as a library."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 
@@ -91,8 +92,10 @@ def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
     saved = golden.buffer.copy(), {side: array.copy() for side, array in golden.streams.items()}, golden.partial
     memory, counts = bytes(golden.memory.bytes) if case.operation in ("store", "record") else b"", golden.counts
     golden.partial, golden.counts = list(golden.partial), type(counts)()
+    laid_streams, golden.laid_streams = golden.laid_streams, deepcopy(golden.laid_streams)
     outcome = golden.run(_with_streams(bench, case))
     golden.buffer[:], golden.partial, golden.counts = saved[0], saved[2], counts
+    golden.laid_streams = laid_streams
     for side, array in saved[1].items():
         golden.streams[side][:] = array
     if memory:

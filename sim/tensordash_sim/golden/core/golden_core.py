@@ -72,12 +72,15 @@ class GoldenCore(Mover):
         The buffer, indexed by group, position and channel.
     streams : dict of str to array, (D * words, ports, L)
         The stream buffers "a" and "b", indexed by step, port and lane. Step t of a stream at `base` is at D * base + t.
+    laid_streams : LaidStreams
+        Streams of side B as layouts wrote them, for a core that drops steps.
     partial : list of list of CoreSum
         Partial sums, indexed by place and PE, row by row.
     counts : ResultCounts
         `zeros`, `non_finite` and `overflow` since the last record.
     steps : int
-        Steps that the tile has consumed, with the zeros after each stream's last step, but without dropped steps.
+        Steps that the tile has consumed. With `drop_steps`: depth times the longest bank's remaining steps, and at
+        least depth, for each pass that runs.
     bounds : (int, int)
         The lowest and the highest address that the core may access; the full range after a reset.
 
@@ -92,7 +95,7 @@ class GoldenCore(Mover):
             for side in "ab"
         }
         self.steps = 0
-        self._laid = LaidStreams(config)
+        self.laid_streams = LaidStreams(config)
         size = tile.rows * tile.columns
         self.partial = [[make_sum(tile) for _ in range(size)] for _ in range(config.partial_sums)]
 
@@ -161,10 +164,10 @@ class GoldenCore(Mover):
         config = self.config
         lanes, depth, parts = config.tile.lanes, config.tile.window_depth, config.parts(side)
         words, failed = -(-values["steps"] // depth), False
+        if side == "b":
+            self.laid_streams.lay_out(values)
         if values["base"] + values["streams"] * words > config.stream_words(side):
             raise CoreFailure("range")
-        if side == "b":
-            self._laid.lay_out(values)
         walk, streams = LoopWalk(values, loops=6), self.streams[side]
         for stream in range(values["streams"]):
             begin = depth * (values["base"] + stream * words)
@@ -208,7 +211,7 @@ class GoldenCore(Mover):
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
-        if config.drop_steps and not self._laid.has(values):
+        if config.drop_steps and not self.laid_streams.has(values):
             end = values["b_base"] + values["b_streams"] * words
             raise ValueError(
                 f"a multiply with core.drop_steps = true must read streams of side B as a layout wrote them; words "

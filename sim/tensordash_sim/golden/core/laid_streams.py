@@ -28,9 +28,12 @@ class LaidStreams:
         """Number of the layout that wrote each word, the first word of its stream, and the stream's steps."""
 
     def lay_out(self, values: Mapping[str, int]) -> None:
-        """Record the streams of a `layout_b` with these fields, inside the stream buffer."""
+        """Record the streams of a `layout_b` with these fields. With a range error, words from `base` on are undefined."""
         self._layouts += 1
         words = -(-values["steps"] // self._depth)
+        if values["base"] + values["streams"] * words > len(self._streams):
+            self._streams[values["base"] :] = 0
+            return
         for first in range(values["base"], values["base"] + values["streams"] * words, words):
             self._streams[first : first + words] = self._layouts, first, values["steps"]
 
@@ -64,7 +67,7 @@ def misreads_streams(descriptors: Iterable[int], config: CoreConfig) -> bool:
             continue
         base, count = ("base", "streams") if operation.name == "layout_b" else ("b_base", "b_streams")
         if values[base] + values[count] * -(-values["steps"] // depth) > room:
-            return False
+            return False  # An error ends the program.
         if operation.name == "layout_b":
             streams.lay_out(values)
         elif not streams.has(values):

@@ -40,6 +40,7 @@ class DroppingBench(layout.Bench):
         self.steps = np.zeros((*shape, self.lanes, self.lanes), buffer.dtype)
         self.indices = np.zeros(shape, np.int64)
         self.lengths: dict[int, tuple[list[int], int]] = {}
+        self.written: list[tuple[int, int]] = []
         self.dropped = 0
 
     def _write(self) -> None:
@@ -65,22 +66,32 @@ class DroppingBench(layout.Bench):
         groups = split(pins.read("write_data"), config.group_bits, self.depth)
         for bank in banks:
             assert at[bank] == index_at[bank], f"cycle {pins.cycle}: word {at[bank]}, index at {index_at[bank]}"
+            assert pins.read("write_part") >> bank & 1, f"cycle {pins.cycle}: no part of bank {bank} is written"
+            self.written.append((at[bank], bank))
             values = np.array(split(groups[bank], config.value_bits, self.lanes**2))
             self.steps[at[bank], bank] = values.reshape(self.lanes, self.lanes)
             self.indices[at[bank], bank] = indices[bank]
 
     async def run(self, values: dict[str, int]) -> None:
         """Execute a descriptor as in `layout.Bench`."""
-        self.lengths, self.values = {}, values
+        self.lengths, self.written = {}, []
         await super().run(values)
 
     def _same(self, found: NDArray, expected: NDArray, values: dict[str, int]) -> None:
         """Rebuild the streams that were written, and compare them with golden's, whose empty steps are cleared."""
         words = -(-values["steps"] // self.depth)
         if values["base"] + values["streams"] * words > self.config.stream_words(self.side):
+            assert all(word >= values["base"] for word, _ in self.written), f"words before the base: {values}"
             return
         begins = [values["base"] + k * words for k in range(values["streams"])]
         assert sorted(self.lengths) == begins, f"lengths at {sorted(self.lengths)}, not {begins}: {values}"
+        places = [
+            (begin + word, bank)
+            for begin in begins
+            for bank, count in enumerate(self.lengths[begin][0])
+            for word in range(count)
+        ]
+        assert sorted(self.written) == sorted(places), f"words {sorted(self.written)} are written: {values}"
         for begin in begins:
             stream = slice(self.depth * begin, self.depth * (begin + words))
             expected[stream][~(expected[stream] & self.magnitude).any(axis=(1, 2))] = 0
@@ -88,9 +99,9 @@ class DroppingBench(layout.Bench):
             counts, more = self.lengths[begin]
             assert more == max(max(counts) - 1, 0), f"{more + 1} words, but the banks have {counts}: {values}"
             for bank, count in enumerate(counts):
-                places = self.indices[begin : begin + count, bank]
-                assert (np.diff(places) > 0).all(), f"bank {bank} at {begin}: indices {places}: {values}"
-                found[self.depth * (begin + places) + bank] = self.steps[begin : begin + count, bank]
+                indices = self.indices[begin : begin + count, bank]
+                assert (np.diff(indices) > 0).all(), f"bank {bank} at {begin}: indices {indices}: {values}"
+                found[self.depth * (begin + indices) + bank] = self.steps[begin : begin + count, bank]
             effectual = int(np.count_nonzero((expected[stream] & self.magnitude).any(axis=(1, 2))))
             assert sum(counts) == effectual, f"{sum(counts)} steps are kept, not {effectual}: {values}"
             self.dropped += values["steps"] - effectual
@@ -110,7 +121,7 @@ async def random_layouts(dut, ready: float, rate: float) -> None:
     for number in range(round(60 * max(current_job().effort, 0.1))):
         values = layout.drawn(bench)
         if number % 8 == 5:
-            bench.lengths = {}
+            bench.lengths = {}  # a layout that is reset may write lengths again
             bench.beats.give(encode(OPERATIONS["layout_b"], values))
             for _ in range(bench.random.randrange(1, 40)):
                 if await bench.cycle() is not None:
