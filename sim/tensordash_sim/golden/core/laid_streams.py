@@ -28,7 +28,7 @@ class LaidStreams:
         """Number of the layout that wrote each word, the first word of its stream, and the stream's steps."""
 
     def lay_out(self, values: Mapping[str, int]) -> None:
-        """Record the streams of a `layout_b` with these fields. With a range error, words from `base` on are undefined."""
+        """Record the streams of a `layout_b` with these fields. With a range error, words from `base` on hold none."""
         self._layouts += 1
         words = -(-values["steps"] // self._depth)
         if values["base"] + values["streams"] * words > len(self._streams):
