@@ -273,4 +273,4 @@ def test_the_search_for_tokens_does_not_grow_with_the_program():
             add_tokens(CONFIG, bare * repeats)
             taken.append(process_time() - begin)
         seconds.append(min(taken) / repeats)
-    assert seconds[1] < 2 * seconds[0]
+    assert seconds[1] < 3 * seconds[0]  # 1.3 on an idle machine; 8 if each descriptor searched the program
