@@ -27,10 +27,11 @@ def fill_program(config: CoreConfig, at: int = 0) -> list[int]:
     for side in "ab":
         streams = config.stream_words(side)
         program.add(f"layout_{side}", wait=["load"], signal=["multiply"], steps=1, streams=streams, x_size=1)
-    blocks = config.partial_sums
-    program.add("multiply", wait=["layout_a", "layout_b"], steps=1, a_streams=1, b_streams=1, partial=blocks - 1)
-    for place in range(blocks - 1):
-        program.add("multiply", steps=1, a_streams=1, b_streams=1, partial=place)
+    wait, blocks, streams = ["layout_a", "layout_b"], config.partial_sums, config.stream_words("a")
+    for first in range(0, blocks, streams):
+        count = min(streams, blocks - first)
+        program.add("multiply", wait=wait, steps=1, a_streams=count, b_streams=1, partial=first)
+        wait = []
     program.add("end")
     return program.descriptors
 
