@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.compiler.images import TensorImage, expected
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.compiler.pipeline import compile_problem
@@ -37,7 +38,7 @@ def check_random(config: CoreConfig, seeds: range, **memory) -> None:
             core.memory[:] = np.frombuffer(case.memory.bytes, np.uint8)
             found = core.run(case.program.descriptors, PROGRAM).outcome
             assert found == reference, f"seed {seed}: {case.title}"
-            ring = slice(PROGRAM, PROGRAM + 4096)
+            ring = slice(PROGRAM, PROGRAM + BYTES * len(case.program.descriptors))
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
             assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {case.title}"
 
