@@ -12,24 +12,13 @@ from tensordash_runtime.counting import count_cycles
 from tensordash_runtime.traced_products import expect_product
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.cycles import count
-from tensordash_sim.lowering.geometry import Convolution, Geometry, MatrixProduct
+from tensordash_sim.lowering.geometry import Geometry, MatrixProduct
 from tensordash_sim.trace import Record, Trace, example_trace
-from tensordash_sim.verify.simulators import simulator_names
+
+from .test_skipped_passes import IMAGES, needs_verilator
 
 PRESET = "core-drop"
-needs_verilator = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator is not installed")
 PRODUCT = MatrixProduct(batch=1, samples=48, in_features=70, out_features=64)
-IMAGES = Convolution(
-    batch=2,
-    in_channels=12,
-    out_channels=20,
-    size=(9, 13),
-    kernel=(3, 3),
-    stride=(1, 1),
-    padding=(1, 1),
-    dilation=(1, 1),
-    groups=1,
-)
 GEOMETRIES = pytest.mark.parametrize("geometry", [PRODUCT, IMAGES], ids=["product", "images"])
 
 

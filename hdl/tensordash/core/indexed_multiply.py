@@ -74,7 +74,6 @@ class IndexedMultiply(SkippingMultiply):
         words = self.walk.words
         layout = word_layout(self.config)
         self._head, held = (Signal(layout, name=name, reset_less=True) for name in ("head_word", "next_word"))
-        self._next, self._later = held, words.payload
         valid, absent, leaves = Signal(name="next_valid"), Signal(name="absent"), Signal(name="next_leaves")
         m.d.comb += [
             absent.eq(valid & ~held.runs & ~running & ~self.command.done),
@@ -98,6 +97,7 @@ class IndexedMultiply(SkippingMultiply):
         self, m: Module, side: str, late: Signal, begins: Signal, ahead: Signal, words: tuple[Any, Any, Signal]
     ) -> None:
         """Read each bank's next word, as in `Multiply`, and remember which banks of side B show no step."""
+        following, later, _ = words
         read = getattr(self, f"{side}_read")
         m.d.comb += read.enable.eq(begins | late)
         m.d.sync += late.eq(read.enable & ~read.ready)
@@ -106,11 +106,11 @@ class IndexedMultiply(SkippingMultiply):
             m.d.comb += [far.eq(ahead[bank] & ~late[bank]), near.eq(~ahead[bank] & late[bank])]
 
             def chosen(field: str, far: Signal = far, near: Signal = near, bank: int = bank) -> Value:
-                later, head, word = (
+                far_value, near_value, value = (
                     getattr(each, field)[bank] if field != "b_word" else each.b_word
-                    for each in (self._later, self._head, self._next)
+                    for each in (later, self._head, following)
                 )
-                return Mux(far, later, Mux(near, head, word))
+                return Mux(far, far_value, Mux(near, near_value, value))
 
             m.d.comb += read.address[bank].eq(chosen("a_words" if side == "a" else "b_word"))
             if side == "b":

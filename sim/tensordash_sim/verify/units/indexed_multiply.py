@@ -4,11 +4,9 @@ from typing import Any
 
 import cocotb
 
-from tensordash.configuration.descriptors import OPERATIONS, encode
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.stimulus import packed
-from tensordash_sim.verify.units import multiply
-from tensordash_sim.verify.units.skipping_multiply import SkippingBench, drawn
+from tensordash_sim.verify.units.skipping_multiply import SkippingBench, drawn, run_drawn
 
 
 class IndexedBench(SkippingBench):
@@ -32,21 +30,19 @@ class IndexedBench(SkippingBench):
         self.counts = [[0] * self.depth for _ in range(words)]
         self.shown_index = packed([0] * self.depth, self.bits["b"])
         self.shown_lengths = 0
+        self.draws = True  # new indices for each descriptor
         self.empty = [0] * self.depth
         self.idle |= {"index_index": 0, "index_lengths": 0}
 
-    def index(self, words: int) -> None:
-        """Draw the indices, and the lengths of a stream at each word, up to `words`."""
-        random = self.random
+    def prepare(self, values: dict[str, int]) -> None:
+        """Draw the indices, and the lengths of a stream at each word, up to a stream's words."""
+        if not self.draws:
+            return
+        random, words = self.random, super().pass_words(values, 0)
         most = random.choice([0, 1, words, words, random.randint(0, words)])
         for word in range(self.words["b"]):
             self.indices[word] = [random.randrange(words) for _ in range(self.depth)]
             self.counts[word] = [random.choice([0, most, random.randint(0, most)]) for _ in range(self.depth)]
-
-    async def run(self, values: dict[str, int]) -> None:
-        """Draw indices, then execute a descriptor as in `multiply.Bench`."""
-        self.index(super().pass_words(values, 0))
-        await super().run(values)
 
     async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
         """Run one cycle. Without a read, the step index shows what was read last."""
@@ -93,29 +89,14 @@ class IndexedBench(SkippingBench):
 async def random_indices(dut, taking: str, stall: float) -> None:
     """Execute descriptors in sequence, and reset within some; with stalls, banks are also written."""
     bench = IndexedBench(dut, f"{taking} {stall}", taking, 1.0 - stall, stall / 2, stall, stall)
-    bench.fill()
-    await bench.begin()
-    for number in range(round(80 * max(current_job().effort, 0.1))):
-        if number % 10 == 9:
-            bench.fill()
-        values = drawn(bench)
-        if number % 6 == 4:
-            bench.index(multiply.Bench.pass_words(bench, values, 0))
-            bench.beats.give(encode(OPERATIONS["multiply"], values))
-            for _ in range(bench.random.randrange(1, 40)):
-                if (await bench.cycle())[2] is not None:
-                    break
-            await bench.cycle(reset=True)
-        else:
-            await bench.run(values)
-    assert bench.seen == {0, 1}
+    await run_drawn(bench, round(80 * max(current_job().effort, 0.1)))
 
 
 @cocotb.test()
 async def longest_streams(dut) -> None:
     """Multiply streams that fill the stream buffers, with a step in every word of one bank."""
     bench = IndexedBench(dut, "longest", "all", 1.0, 0.0, 0.0, 0.0)
-    bench.index = lambda words: None  # type: ignore[method-assign]
+    bench.draws = False
     words = min(bench.words.values())
     for bank in range(bench.depth):
         bench.counts[0] = [words * (each == bank) for each in range(bench.depth)]

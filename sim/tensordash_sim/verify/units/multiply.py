@@ -95,6 +95,7 @@ class Bench:
     async def run(self, values: dict[str, int]) -> None:
         """Execute a descriptor, and check that each step of each pass is offered once, in order."""
         self.reads = {side: [0] * self.depth for side in SIDES}
+        self.prepare(values)
         value = await self._offered_value(values)
         words = -(-values["steps"] // self.depth)
         passes = self.passes(values)
@@ -122,6 +123,18 @@ class Bench:
         assert (available, error) == (0, ERRORS["range"] * beyond), f"error {error} at the end of {values}"
         one_read = [sum(self.pass_words(values, p) for p, _ in passes)] * self.depth
         assert self.reads == dict.fromkeys(SIDES, one_read), f"{self.reads} words are read, not {one_read}: {values}"
+
+    async def run_until_reset(self, values: dict[str, int], most: int) -> None:
+        """Begin a descriptor, and reset after fewer than `most` cycles or when it is done."""
+        self.prepare(values)
+        self.beats.give(encode(OPERATIONS["multiply"], values))
+        for _ in range(self.random.randrange(1, most)):
+            if (await self.cycle())[2] is not None:
+                break
+        await self.cycle(reset=True)
+
+    def prepare(self, values: dict[str, int]) -> None:
+        """Prepare other ports for a descriptor."""
 
     def serve(self) -> None:
         """Serve other ports in this cycle."""
@@ -190,11 +203,7 @@ async def random_passes(dut, taking: str, rate: float) -> None:
     for number in range(round(30 * max(current_job().effort, 0.1))):
         values = drawn(bench)
         if number % 6 == 4:
-            bench.beats.give(encode(OPERATIONS["multiply"], values))
-            for _ in range(bench.random.randrange(1, 30)):
-                if (await bench.cycle())[2] is not None:
-                    break
-            await bench.cycle(reset=True)
+            await bench.run_until_reset(values, 30)
         else:
             await bench.run(values)
     assert bool(bench.waited) == bool(written)

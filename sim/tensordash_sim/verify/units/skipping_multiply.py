@@ -143,26 +143,27 @@ def drawn(bench: SkippingBench) -> dict[str, int]:
     return NO_FIELDS | values | {"mask_address": random.getrandbits(16)}
 
 
+async def run_drawn(bench: SkippingBench, count: int) -> None:
+    """Execute random descriptors in sequence, with new masks from time to time, and reset within some."""
+    bench.fill()
+    await bench.begin()
+    for number in range(count):
+        if number % 10 == 9:
+            bench.fill()
+        values = drawn(bench)
+        if number % 6 == 4:
+            await bench.run_until_reset(values, 40)
+        else:
+            await bench.run(values)
+    assert bench.seen == {0, 1}
+
+
 @cocotb.test()
 @cocotb.parametrize(taking=["all", "one", "any"], stall=[0.0, 0.4])
 async def random_masks(dut, taking: str, stall: float) -> None:
     """Execute descriptors in sequence, and reset within some; with stalls, banks are also written."""
     bench = SkippingBench(dut, f"{taking} {stall}", taking, 1.0 - stall, stall / 2, stall, stall)
-    bench.fill()
-    await bench.begin()
-    for number in range(round(60 * max(current_job().effort, 0.1))):
-        if number % 10 == 9:
-            bench.fill()
-        values = drawn(bench)
-        if number % 6 == 4:
-            bench.beats.give(encode(OPERATIONS["multiply"], values))
-            for _ in range(bench.random.randrange(1, 40)):
-                if (await bench.cycle())[2] is not None:
-                    break
-            await bench.cycle(reset=True)
-        else:
-            await bench.run(values)
-    assert bench.seen == {0, 1}
+    await run_drawn(bench, round(60 * max(current_job().effort, 0.1)))
 
 
 @cocotb.test()
