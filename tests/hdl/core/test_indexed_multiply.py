@@ -27,6 +27,24 @@ def test_indexed_steps(name):
     assert run(name) == []
 
 
+LARGE = CoreConfig.from_toml("", [*SMALL, "core.stream_buffer=32"])
+"""The stream buffers of `core-drop`."""
+
+
+def longest_streams(*replaced):
+    block = IndexedMultiply(LARGE)
+    return run_unit(block, "indexed_multiply", LARGE, seed=6, replaced=replaced, test="longest_streams")
+
+
+def test_longest_streams():
+    assert longest_streams() == []
+
+
+def test_words_counted_modulo_128_are_found():
+    words = "words_left <= words_left_now - 8'd1", "words_left <= {1'b0, words_left_now[6:0] - 7'd1}"
+    assert longest_streams(words)
+
+
 def test_wrong_parameters():
     for kind in (IndexedMultiply, StepWalk):
         with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):

@@ -36,6 +36,24 @@ def test_dropped_steps(name):
     assert run(name) == []
 
 
+LARGE = CoreConfig.from_toml("", [*SMALL, "core.stream_buffer=32", "core.axi_bits=256"])
+"""The stream buffers of `core-drop`."""
+
+
+def longest_streams(*replaced):
+    options = {"side": "b"}
+    block = DroppingLayout(LARGE)
+    return run_unit(block, "dropping_layout", LARGE, seed=5, replaced=replaced, test="longest_streams", options=options)
+
+
+def test_longest_streams():
+    assert longest_streams() == []
+
+
+def test_steps_counted_modulo_128_are_found():
+    assert longest_streams(("place_1 + 9'd1 : place_1", "{place_1[8:7], place_1[6:0] + 7'd1} : place_1"))
+
+
 BROKEN = {
     "a sign counts as a value": ("port_0_2[30:16]", "port_0_2[31:16]"),
     "a value's lowest bit does not count": ("port_1_3[62:48]", "port_1_3[62:49]"),

@@ -140,9 +140,12 @@ async def longest_streams(dut) -> None:
     names = [f"{name}_{k}" for name in ("address", "x", "y") for k in range(layout.LOOPS)]
     usual = dict.fromkeys((*names, "address", "x", "y", "base", "checked", "transposed"), 0)
     usual |= {f"count_{k}": 1 for k in range(layout.LOOPS - 1)} | {"streams": 1, "stride": 1, "x_size": bench.lanes}
-    usual |= {"address_0": 1, "count_0": bench.depth, "steps": bench.depth * bench.config.stream_words("b")}
-    for banks in (range(bench.depth), (), *([bank] for bank in range(bench.depth))):
+    words, depth = bench.config.stream_words("b"), bench.depth
+    # The outermost loop returns to the first group after each word.
+    usual |= {"address_0": 1, "count_0": depth, "address_5": 1 - depth, "steps": depth * words}
+    for banks in (range(depth), (), *([bank] for bank in range(depth))):
         bench.golden.buffer[:] = 0
         for bank in banks:
             bench.golden.buffer[bank, -1, -1] = 1
         await bench.run(usual)
+        assert bench.lengths[0][0] == [words * (bank in banks) for bank in range(depth)]
