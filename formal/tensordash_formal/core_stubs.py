@@ -65,8 +65,8 @@ class DeflateAbstraction(Elaboratable):
         m.d.comb += [
             block.units.eq(free["units"]),
             block.groups.ready.eq(free["groups_ready"]),
-            block.whole.eq(Mux(waits & (free["whole"] == 0), 1, free["whole"])),
-            beats.valid.eq(block.whole != 0),
+            block.whole_beats.eq(Mux(waits & (free["whole_beats"] == 0), 1, free["whole_beats"])),
+            beats.valid.eq(block.whole_beats != 0),
             payload.eq(Cat(data & (~block.mute).replicate(width), strobes)),
         ]
         waiting = beats.valid & ~beats.ready & ~block.start

@@ -75,13 +75,13 @@ class DroppingLayoutHarness(PairLayoutHarness):
         """Follow the groups that leave the queue, up to the cycle in which each is written or dropped."""
         m, read, leave = self.m, self.dut.read, self.port("queue.leave", GROUPS)
         self.followed = {stage: Signal(GROUPS, name=f"{stage}_groups") for stage in STAGES}
-        asked, came, turned = self.followed.values()
+        requested, returned, turned = self.followed.values()
         waits = read.valid & ~read.ready
         with m.If(leave[0]):
-            m.d.sync += asked.eq(leave)
+            m.d.sync += requested.eq(leave)
         with m.Elif(~waits):
-            m.d.sync += asked.eq(0)
-        m.d.sync += [came.eq(Mux(waits, 0, asked)), turned.eq(came)]
+            m.d.sync += requested.eq(0)
+        m.d.sync += [returned.eq(Mux(waits, 0, requested)), turned.eq(returned)]
         m.d.comb += self.nest.reached.eq(turned)
 
     def _count_steps(self) -> None:
@@ -126,10 +126,10 @@ class DroppingLayoutHarness(PairLayoutHarness):
         self.claim("lengths_are_written_to_the_streams_first_word", index.begin == last.begin, when=last.valid)
         most = last.counts[0]
         for bank, count in enumerate(last.counts):
-            shown = index.lengths.kept[bank]
+            shown = index.lengths.counts[bank]
             self.claim("lengths_have_the_steps_of_each_bank", shown == count, when=last.valid)
             most = Mux(count > most, count, most)
-        more = index.lengths.more + (most != 0)
+        more = index.lengths.last_word + (most != 0)
         self.claim("lengths_have_the_words_after_the_first", more == most, when=last.valid)
 
     def _claim_end(self) -> None:
@@ -142,7 +142,7 @@ class DroppingLayoutHarness(PairLayoutHarness):
     def _add_lemmas(self) -> None:
         super()._add_lemmas()
         nest, valid = self.nest, self.valid
-        last = {"asked": self.asked_last, "came": self.came_last, "turned": 1}
+        last = {"requested": self.requested_last, "returned": self.returned_last, "turned": 1}
         for stage, groups in self.followed.items():
             self.lemma(groups == Cat(valid[stage][0] & last[stage], valid[stage][1]))
         within = nest.active & ~nest.is_beyond(nest.at)

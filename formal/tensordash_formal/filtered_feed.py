@@ -103,7 +103,7 @@ class FilteredFeedHarness(FeedHarness):
         """State the lemmas about the descriptor's fields, and about the filter's descriptor."""
         fields = (*FIELDS, "steps", *(name for names in LOOP_FIELDS.values() for name in names))
         self.add_feed_lemmas(self.passes, fields)
-        self.lemma(self.probe("begun", 1) == self.passes.active)
+        self.lemma(self.probe("filter_runs", 1) == self.passes.active)
         self.lemma(self.open == (self.passes.active & ~self.passes.end_known))
         self.lemma(self.passes.active, when=self.passes.in_passes)
 

@@ -137,21 +137,23 @@ class LayoutHarness(Harness):
     def _add_lemmas(self) -> None:
         """Track the iteration in each pipeline stage, and state the lemmas about the stages."""
         nest, m, read = self.nest, self.m, self.dut.read
-        bits = {name: self.probe(name, 1) for name in ("walking", "walked_valid", "asked_valid", "came_valid")}
+        bits = {name: self.probe(name, 1) for name in ("walking", "walked_valid", "requested_valid", "returned_valid")}
         bits |= {name: self.probe(name, 1) for name in ("turned_valid", "beyond", "outside", "running")}
         self.bits = bits
         turn = self.probe("turn", 2)
         last_turn = nest.turns() - 1
-        asked_leaves = bits["asked_valid"] & (~read.valid | read.ready)
-        moves = bits["walked_valid"] & (~bits["asked_valid"] | asked_leaves)
+        requested_leaves = bits["requested_valid"] & (~read.valid | read.ready)
+        moves = bits["walked_valid"] & (~bits["requested_valid"] | requested_leaves)
         advances = bits["walking"] & (~bits["walked_valid"] | (moves & (turn == last_turn)))
-        front, walked, asked, came = (nest.state(name) for name in ("front", "walked_at", "asked_at", "came_at"))
+        front, walked, requested, returned = (
+            nest.state(name) for name in ("front", "walked_at", "requested_at", "returned_at")
+        )
         # Each iteration's successor is a register because solvers are slow to prove that sums are equal.
-        successors = {name: nest.state(f"{name}_successor") for name in ("walked", "asked", "came", "turned")}
+        successors = {name: nest.state(f"{name}_successor") for name in ("walked", "requested", "returned", "turned")}
         # Registers also hold the ports whose positions lie outside the buffer.
         self.outside = {
             name: Signal(nest.lanes, name=f"{name}_lies_outside", reset_less=True)
-            for name in ("walked", "asked", "came")
+            for name in ("walked", "requested", "returned")
         }
         after_front = nest.after(front)
         with m.If(nest.starting):
@@ -160,53 +162,53 @@ class LayoutHarness(Harness):
             m.d.sync += [walked.eq(front), successors["walked"].eq(after_front), front.eq(after_front)]
             m.d.sync += self.outside["walked"].eq(self._outside(front))
         with m.If(moves):
-            m.d.sync += [asked.eq(walked), successors["asked"].eq(successors["walked"])]
-            m.d.sync += [self.outside["asked"].eq(self.outside["walked"])]
-        with m.If(asked_leaves):
-            m.d.sync += [came.eq(asked), successors["came"].eq(successors["asked"])]
-            m.d.sync += [self.outside["came"].eq(self.outside["asked"])]
+            m.d.sync += [requested.eq(walked), successors["requested"].eq(successors["walked"])]
+            m.d.sync += [self.outside["requested"].eq(self.outside["walked"])]
+        with m.If(requested_leaves):
+            m.d.sync += [returned.eq(requested), successors["returned"].eq(successors["requested"])]
+            m.d.sync += [self.outside["returned"].eq(self.outside["requested"])]
         # Number of turns that have been collected of the next group to write.
         collected = Signal(2, name="turns_collected")
-        with m.If(bits["came_valid"]):
-            m.d.sync += successors["turned"].eq(successors["came"])
+        with m.If(bits["returned_valid"]):
+            m.d.sync += successors["turned"].eq(successors["returned"])
             m.d.sync += collected.eq(Mux(collected == last_turn, 0, collected + 1))
         self._descriptor()
         self._front(front)
         valid = nest.active & ~bits["beyond"]
-        at_came = self._chosen(bits["turned_valid"], successors["turned"], nest.at)
-        came_last = collected == last_turn
-        at_asked = self._chosen(bits["came_valid"] & came_last, successors["came"], at_came)
-        asked_turn = Mux(bits["came_valid"], Mux(came_last, 0, collected + 1), collected)
-        asked_last = asked_turn == last_turn
-        at_walked = self._chosen(bits["asked_valid"] & asked_last, successors["asked"], at_asked)
-        walked_turn = Mux(bits["asked_valid"], Mux(asked_last, 0, asked_turn + 1), asked_turn)
+        at_returned = self._chosen(bits["turned_valid"], successors["turned"], nest.at)
+        returned_last = collected == last_turn
+        at_requested = self._chosen(bits["returned_valid"] & returned_last, successors["returned"], at_returned)
+        requested_turn = Mux(bits["returned_valid"], Mux(returned_last, 0, collected + 1), collected)
+        requested_last = requested_turn == last_turn
+        at_walked = self._chosen(bits["requested_valid"] & requested_last, successors["requested"], at_requested)
+        walked_turn = Mux(bits["requested_valid"], Mux(requested_last, 0, requested_turn + 1), requested_turn)
         at_front = self._chosen(bits["walked_valid"], successors["walked"], at_walked)
         self._same(front, at_front, valid)
         self._same(walked, at_walked, valid & bits["walked_valid"])
-        self._same(asked, at_asked, valid & bits["asked_valid"])
-        self._same(came, at_came, valid & bits["came_valid"])
-        stages = {"walked": walked, "asked": asked, "came": came, "turned": nest.at}
+        self._same(requested, at_requested, valid & bits["requested_valid"])
+        self._same(returned, at_returned, valid & bits["returned_valid"])
+        stages = {"walked": walked, "requested": requested, "returned": returned, "turned": nest.at}
         for stage, at in stages.items():
             self.lemma(nest.is_left(at), when=valid & bits[f"{stage}_valid"])
             after = nest.next_at if stage == "turned" else nest.after(at)
             self._same(successors[stage], after, valid & bits[f"{stage}_valid"])
         self.lemma(turn == walked_turn, when=nest.active)
-        self.lemma((collected <= last_turn) & (asked_turn <= last_turn) & (turn <= last_turn), when=nest.active)
+        self.lemma((collected <= last_turn) & (requested_turn <= last_turn) & (turn <= last_turn), when=nest.active)
         self.lemma(bits["walked_valid"], when=nest.active & (turn != 0))
-        self.lemma(bits["asked_valid"], when=nest.active & (asked_turn != 0))
+        self.lemma(bits["requested_valid"], when=nest.active & (requested_turn != 0))
         self.lemma(collected == 0, when=nest.active & bits["turned_valid"])
         self.lemma(
-            ~Cat(bits[f"{each}_valid"] for each in ("walked", "asked", "came", "turned")).any()
+            ~Cat(bits[f"{each}_valid"] for each in ("walked", "requested", "returned", "turned")).any()
             & (turn == 0)
             & (collected == 0),
             when=~nest.active,
         )
         self._walked(walked)
-        self._asked(asked, asked_turn, asked_last)
-        self._came(came, collected, came_last)
+        self._requested(requested, requested_turn, requested_last)
+        self._returned(returned, collected, returned_last)
         self._turned(collected)
-        self._errors(walked, asked, came, (turn, asked_turn, collected))
-        self._distance(turn, asked_turn, collected, last_turn)
+        self._errors(walked, requested, returned, (turn, requested_turn, collected))
+        self._distance(turn, requested_turn, collected, last_turn)
 
     def _chosen(self, which: Any, one: Any, other: Any) -> Any:
         chosen = Signal(self.nest.layout, name=f"chosen_{self._statements}")
@@ -277,12 +279,12 @@ class LayoutHarness(Harness):
             lies_outside = (distance >= first) & (distance < limit) & (group >= nest.groups)
             self.lemma(lies_outside == self.outside["walked"][port], when=when)
 
-    def _asked(self, at: Any, turn: Any, last: Any) -> None:
+    def _requested(self, at: Any, turn: Any, last: Any) -> None:
         nest, read, port = self.nest, self.dut.read, self.watched
-        valid = self.bits["asked_valid"]
+        valid = self.bits["requested_valid"]
         when = nest.active & valid
-        self._stage("asked", at, when)
-        self._turn_of("asked", at, turn, last, when)
+        self._stage("requested", at, when)
+        self._turn_of("requested", at, turn, last, when)
         self.lemma(read.valid == (valid & read.enable.any()))
         in_turn = when & (nest.turn_of(port) == turn)
         bank = nest.bank_of(at, port)
@@ -297,15 +299,15 @@ class LayoutHarness(Harness):
         ports = self.probe(f"{name}_ports", nest.lanes)
         self.lemma(ports.bit_select(self.watched, 1) == (nest.turn_of(self.watched) == turn), when=when)
 
-    def _came(self, at: Any, turn: Any, last: Any) -> None:
+    def _returned(self, at: Any, turn: Any, last: Any) -> None:
         nest, port = self.nest, self.watched
-        when = nest.active & self.bits["came_valid"]
-        self._stage("came", at, when)
-        self._turn_of("came", at, turn, last, when)
+        when = nest.active & self.bits["returned_valid"]
+        self._stage("returned", at, when)
+        self._turn_of("returned", at, turn, last, when)
         in_turn = when & (nest.turn_of(port) == turn)
         bank = nest.bank_of(at, port)
         reads = nest.reads(at, port)
-        self.lemma(self.probe("came_enable", nest.lanes).bit_select(bank, 1) == reads, when=in_turn)
+        self.lemma(self.probe("returned_enable", nest.lanes).bit_select(bank, 1) == reads, when=in_turn)
         here = in_turn & reads & (bank == self.bank)
         self.lemma(self.watched_read == (nest.group(at, port) == self.group), when=here)
 
@@ -333,28 +335,32 @@ class LayoutHarness(Harness):
             self.lemma(self.dut.write.part == Const(1) << at.part, when=valid)
             self.lemma(self.probe("stream_begin", word_bits) == at.begin, when=valid)
 
-    def _errors(self, walked: Any, asked: Any, came: Any, turns: tuple[Any, Any, Any]) -> None:
+    def _errors(self, walked: Any, requested: Any, returned: Any, turns: tuple[Any, Any, Any]) -> None:
         """State the lemmas about the error flag, which rises in the turn that reads a position outside the buffer."""
         nest, bits = self.nest, self.bits
-        turn, asked_turn, collected = turns
+        turn, requested_turn, collected = turns
         outside = self.outside
-        for stage, at in {"walked": walked, "asked": asked, "came": came}.items():
+        for stage, at in {"walked": walked, "requested": requested, "returned": returned}.items():
             for port in range(nest.lanes):
                 here = nest.active & bits[f"{stage}_valid"]
                 self.lemma(outside[stage][port] == nest.lies_outside(at, port), when=here)
         known_by_stage = [
             bits["turned_valid"] & self._outside(nest.at).any(),
-            bits["came_valid"] & (outside["came"] & self._before(collected + 1)).any(),
-            bits["asked_valid"] & (outside["asked"] & self._before(asked_turn + 1)).any(),
+            bits["returned_valid"] & (outside["returned"] & self._before(collected + 1)).any(),
+            bits["requested_valid"] & (outside["requested"] & self._before(requested_turn + 1)).any(),
             bits["walked_valid"] & (outside["walked"] & self._before(turn)).any(),
         ]
         known = self.read_outside | Cat(*known_by_stage).any()
         self.lemma(bits["outside"] == known, when=nest.active & ~bits["beyond"])
 
-    def _distance(self, turn: Any, asked_turn: Any, collected: Any, last_turn: Any) -> None:
+    def _distance(self, turn: Any, requested_turn: Any, collected: Any, last_turn: Any) -> None:
         """State the lemmas about the remaining cycles until the next write or `done`."""
         nest, bits = self.nest, self.bits
-        left = {"walked": 3 + last_turn - turn, "asked": 2 + last_turn - asked_turn, "came": 1 + last_turn - collected}
+        left = {
+            "walked": 3 + last_turn - turn,
+            "requested": 2 + last_turn - requested_turn,
+            "returned": 1 + last_turn - collected,
+        }
         oldest: Value = Mux(bits["walking"], 4 + last_turn, 0)
         youngest: Value = bits["turned_valid"] | bits["walking"]
         for stage, cycles in left.items():

@@ -23,7 +23,7 @@ from .layout_nest import LOOPS, PairNest
 
 __all__ = ["PairLayoutHarness"]
 
-STAGES = ("asked", "came", "turned")
+STAGES = ("requested", "returned", "turned")
 """Pipeline stages after the queue, each with up to two groups."""
 POSITIONS = ("address", "x", "y")
 
@@ -88,7 +88,7 @@ class PairLayoutHarness(LayoutHarness):
             self.outside[stage] = [
                 Signal(nest.lanes, name=f"{stage}_{k}_lies_outside", reset_less=True) for k in range(count)
             ]
-        self.asked_leaves = self.valid["asked"][0] & (~read.valid | read.ready)
+        self.requested_leaves = self.valid["requested"][0] & (~read.valid | read.ready)
         self._descriptor()
         self._queue()
         self._stages()
@@ -174,19 +174,23 @@ class PairLayoutHarness(LayoutHarness):
         """Track the iterations of the stages, and state the lemmas about their groups."""
         m, nest = self.m, self.nest
         moves = self.probe("moves", 1)
-        came = self.valid["came"][0]
-        sources = {"asked": ("queue", moves), "came": ("asked", self.asked_leaves), "turned": ("came", came)}
+        returned = self.valid["returned"][0]
+        sources = {
+            "requested": ("queue", moves),
+            "returned": ("requested", self.requested_leaves),
+            "turned": ("returned", returned),
+        }
         for stage, (source, when) in sources.items():
             for group in (self.at, self.after, self.outside):
                 for one, other in zip(group[stage], group[source], strict=False):
                     with m.If(when):
                         m.d.sync += one.eq(other)
-        self.came_last = self.collected == self.last_turn
-        with m.If(came):
-            m.d.sync += self.collected.eq(Mux(self.came_last, 0, self.collected + 1))
-        self.asked_turn = Mux(came, Mux(self.came_last, 0, self.collected + 1), self.collected)
-        self.asked_last = self.asked_turn == self.last_turn
-        turns = {"asked": self.asked_turn, "came": self.collected, "turned": Const(0, 2)}
+        self.returned_last = self.collected == self.last_turn
+        with m.If(returned):
+            m.d.sync += self.collected.eq(Mux(self.returned_last, 0, self.collected + 1))
+        self.requested_turn = Mux(returned, Mux(self.returned_last, 0, self.collected + 1), self.collected)
+        self.requested_last = self.requested_turn == self.last_turn
+        turns = {"requested": self.requested_turn, "returned": self.collected, "turned": Const(0, 2)}
         for stage, turn in turns.items():
             first, second = self.valid[stage]
             for k, valid in enumerate((first, second)):
@@ -200,7 +204,7 @@ class PairLayoutHarness(LayoutHarness):
         for k in range(GROUPS):
             self._collected(k)
         read = self.dut.read
-        self.lemma(read.valid == (self.valid["asked"][0] & read.enable.any()))
+        self.lemma(read.valid == (self.valid["requested"][0] & read.enable.any()))
 
     def _pair(self, stage: str, second: Any) -> None:
         """State the lemma that the groups of a pair are written to different banks."""
@@ -225,7 +229,7 @@ class PairLayoutHarness(LayoutHarness):
         enable, halves = (self.probe(f"{stage}_{k}_{name}", nest.lanes) for name in ("enable", "half"))
         self.lemma(enable.bit_select(bank, 1) == reads, when=in_turn)
         self.lemma(halves.bit_select(bank, 1) == half, when=in_turn & reads)
-        if stage == "asked":
+        if stage == "requested":
             place = Cat(half, bank)
             self.lemma(read.enable.bit_select(place, 1), when=in_turn & reads)
             self.lemma(Array(read.address)[place] == group[1 : self.dut.address_bits], when=in_turn & reads)
@@ -252,7 +256,11 @@ class PairLayoutHarness(LayoutHarness):
         """State the lemmas that each stage's iterations follow those of the next stage, from the writes to the walk."""
         nest, valid, waits = self.nest, self.valid, self.waits
         follows = [nest.at]
-        for stage, leaves in (("turned", Const(1)), ("came", self.came_last), ("asked", self.asked_last)):
+        for stage, leaves in (
+            ("turned", Const(1)),
+            ("returned", self.returned_last),
+            ("requested", self.requested_last),
+        ):
             first, second = valid[stage]
             self._same(self.at[stage][0], follows[-1], nest.active & first)
             self._same(self.at[stage][1], self.after[stage][0], nest.active & second)
@@ -269,12 +277,12 @@ class PairLayoutHarness(LayoutHarness):
             if k + 1 < PLACES:
                 follower = self._chosen(waits[k + 1], self.at["queue"][k + 1], self.front)
             self._same(after, follower, nest.active & waits[k])
-        turn = Mux(valid["asked"][0], Mux(self.asked_last, 0, self.asked_turn + 1), self.asked_turn)
+        turn = Mux(valid["requested"][0], Mux(self.requested_last, 0, self.requested_turn + 1), self.requested_turn)
         self.lemma(self.turn == turn, when=nest.active)
-        limits = [each <= self.last_turn for each in (self.collected, self.asked_turn, self.turn)]
+        limits = [each <= self.last_turn for each in (self.collected, self.requested_turn, self.turn)]
         self.lemma(Cat(*limits).all(), when=nest.active)
         self.lemma(waits[0], when=nest.active & (self.turn != 0))
-        self.lemma(valid["asked"][0], when=nest.active & (self.asked_turn != 0))
+        self.lemma(valid["requested"][0], when=nest.active & (self.requested_turn != 0))
         self.lemma(self.collected == 0, when=nest.active & valid["turned"][0])
         groups = Cat(self.bits["left"], *(valid[stage][0] for stage in STAGES))
         self.lemma(~groups.any() & (self.turn == 0) & (self.collected == 0), when=~nest.active)
@@ -283,15 +291,15 @@ class PairLayoutHarness(LayoutHarness):
         """State the lemmas about the step counters, which belong to the first waiting group."""
         nest, at, bits = self.nest, self.waits_at, self.bits
         active, within = nest.active, nest.active & ~bits["beyond"]
-        self.lemma(self.probe("now_steps", 16) == nest["steps"] - at.step, when=active)
-        self.lemma(self.probe("now_streams", 12) == (nest["streams"] - at.stream)[:12], when=active)
-        self.lemma(self.probe("now_bank", nest.depth) == Const(1) << at.bank, when=active)
-        if "part" in self.dut.carried:
-            self.lemma(self.probe("now_part", nest.parts) == Const(1) << at.part, when=active)
+        self.lemma(self.probe("current_steps", 16) == nest["steps"] - at.step, when=active)
+        self.lemma(self.probe("current_streams", 12) == (nest["streams"] - at.stream)[:12], when=active)
+        self.lemma(self.probe("current_bank", nest.depth) == Const(1) << at.bank, when=active)
+        if "part" in self.dut.step_signals:
+            self.lemma(self.probe("current_part", nest.parts) == Const(1) << at.part, when=active)
         word_bits = nest.words.bit_length()
-        self.lemma(self.probe("now_word", word_bits) == nest.place(at), when=within)
+        self.lemma(self.probe("current_word", word_bits) == nest.place(at), when=within)
         if nest.parts > 1:
-            self.lemma(self.probe("now_begin", word_bits) == at.begin, when=within)
+            self.lemma(self.probe("current_begin", word_bits) == at.begin, when=within)
         self.lemma((nest.place(at) <= nest.words) & (at.begin <= nest.words), when=within)
         self.lemma(bits["left"] == (nest.is_left(at) & ~bits["beyond"]), when=active)
         self.lemma(nest.is_left(at) & nest.is_beyond(at), when=active & bits["beyond"])
@@ -308,7 +316,7 @@ class PairLayoutHarness(LayoutHarness):
                 valid = self.waits[k] if stage == "queue" else self.valid[stage][k]
                 self.lemma(lies_outside == self._outside(self.at[stage][k]), when=nest.active & valid)
         known = [self.read_outside, self.waits[0] & (outside["queue"][0] & self._before(self.turn)).any()]
-        turns = {"asked": self.asked_turn + 1, "came": self.collected + 1, "turned": Const(nest.lanes)}
+        turns = {"requested": self.requested_turn + 1, "returned": self.collected + 1, "turned": Const(nest.lanes)}
         for stage, turn in turns.items():
             first, second = self.valid[stage]
             known.append(first & (outside[stage][0] & self._before(turn)).any())
@@ -322,7 +330,7 @@ class PairLayoutHarness(LayoutHarness):
         cycles: Value = Mux(self.waits[0], 3 + last - self.turn, 4 + last)
         if_full, if_none_is_left = self._last_cycles()
         cycles = Mux(self.bits["left"], Mux(full, if_full, cycles), if_none_is_left)
-        left = {"asked": 2 + last - self.asked_turn, "came": 1 + last - self.collected, "turned": 0}
+        left = {"requested": 2 + last - self.requested_turn, "returned": 1 + last - self.collected, "turned": 0}
         for stage, count in left.items():
             cycles = Mux(self.valid[stage][0], count, cycles)
         self.lemma(self.idle + cycles + 10 < MAX_IDLE_CYCLES, when=nest.active)

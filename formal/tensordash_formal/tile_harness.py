@@ -89,7 +89,7 @@ class TileHarness(Harness):
             self.lemma(eligible == thermometer(state.stream_steps, depth), when=held)
             name = "select_by_age" if self.config.ring else "select"
             select = self.probe(f"{path}.{name}", len(self.config.options) * lanes)
-            remaining = self.probe(f"{path}.remaining_behind_first", (depth - 1) * lanes)
+            remaining = self.probe(f"{path}.remaining_after_first", (depth - 1) * lanes)
             self.lemma(select == Value.cast(scheduler.select), when=held)
             self.lemma(advance == scheduler.advance, when=held)
             self.lemma(remaining == Value.cast(scheduler.remaining)[lanes:], when=held)
@@ -122,8 +122,8 @@ class TileHarness(Harness):
         out_beat = self.beat
         if state.buffered:
             bits = len(Value.cast(self.tile.out.payload))
-            self.lemma(self.probe("output_buffer.behind_valid", 1) == state.second_full)
-            self.lemma(self.probe("output_buffer.behind", bits)[-1] == state.second_last, when=state.second_full)
+            self.lemma(self.probe("output_buffer.second_valid", 1) == state.second_full)
+            self.lemma(self.probe("output_buffer.second", bits)[-1] == state.second_last, when=state.second_full)
             self.lemma(state.shown_full, when=state.second_full)
             second_beat = self._modulo(self.beat + state.shown_full, beats)
             out_beat = self._modulo(second_beat + state.second_full, beats)
@@ -132,7 +132,7 @@ class TileHarness(Harness):
             self.lemma(self.probe("drain.out_payload", bits)[-1] == state.out_last, when=state.out_full)
             self.lemma(state.out_last == (out_beat == beats - 1), when=state.out_full)
             self.registers += [
-                (state.second_full, second_beat, "output_buffer.behind"),
+                (state.second_full, second_beat, "output_buffer.second"),
                 (state.out_full, out_beat, "drain.out_payload"),
             ]
             self.ended += [state.second_full & state.second_last, state.out_full & state.out_last]

@@ -83,7 +83,7 @@ RIGHT = {
     Rounder: {"width": 97, "least_exponent": -48},
     BiasAligner: {"width": 97, "least_exponent": -48},
     SumAdder: {"width": 97, "biased": True},
-    InitialStore: {"rows": 4, "columns": 4, "out_rows": 1, "at_once": False, "floating": True},
+    InitialStore: {"rows": 4, "columns": 4, "out_rows": 1, "pops_blocks": False, "floating": True},
     Exact: {"headroom_bits": 16},
     Binned: {"bins": 3},
     Fused: {"fraction_bits": 23, "rounding": "zero"},

@@ -115,7 +115,7 @@ WRONG = [
     (SumAdder, {"width": 1}, ValueError, "width must be an integer of at least 2, not 1"),
     (SumAdder, {"biased": 1}, TypeError, "biased must be true or false, not 1"),
     (InitialStore, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
-    (InitialStore, {"at_once": 1}, TypeError, "at_once must be true or false, not 1"),
+    (InitialStore, {"pops_blocks": 1}, TypeError, "pops_blocks must be true or false, not 1"),
     (Exact, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer from 0 to 64, not -1"),
     (Binned, {"bins": 2}, ValueError, r"accumulator\.bins must be an integer from 3 to 4, not 2"),
     (Binned, {"headroom_bits": 65}, ValueError, "headroom_bits must be an integer from 0 to 64, not 65"),

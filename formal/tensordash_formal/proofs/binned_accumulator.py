@@ -92,7 +92,7 @@ class SumModel:
         self.accumulated = View(self.shape.layout, self.state.number)
         self.digits = Signal(signed(self.shape.bin_width), reset_less=True)
         self.top = Signal(self.shape.top_bits, reset_less=True)
-        self.joining_by = harness.probe("joining_by", self.shape.bins)
+        self.joining_by = harness.probe("new_by", self.shape.bins)
 
     def _held(self, value: Value) -> Signal:
         """Delay a value by one cycle, not counting cycles in which the tile is frozen."""
@@ -165,7 +165,7 @@ class SumModel:
             lemma(term.negative == (term.sign & cut))
             lemma((term.digit == 0) | cut)
         rise = added.top - self.accumulated.top
-        for held, downward in ((self.harness.probe("kept_by", bins), 1), (self.joining_by, -1)):
+        for held, downward in ((self.harness.probe("old_by", bins), 1), (self.joining_by, -1)):
             lemma(held == Cat(rise * downward <= 0, *(rise == downward * i for i in range(1, bins))))
 
     def _place_terms(self) -> list[list[list[Value]]]:

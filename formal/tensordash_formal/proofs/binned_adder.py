@@ -40,7 +40,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     if config.bias:
         bias = dut.bias.as_value()
         harness.assume(~dut.add | ~(bias.any() | dut.carry))
-        left = Mux(dut.again, dut.earlier.as_value(), left)
+        left = Mux(dut.second_pass, dut.earlier.as_value(), left)
         right, carry = Mux(dut.add, right, bias), dut.carry
     first, second, total = (
         _held(harness, shape, value, name)
@@ -55,9 +55,9 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
         both = Signal(signed(shape.bin_width + 2), name=f"both_{place}")
         holds = _holds(shape, second, number)
         harness.m.d.comb += both.eq(_digit(shape, first, number) + _digit(shape, second, number) + (carry & holds))
-        kept = both[: shape.bin_width].as_signed()
-        harness.claim("each_bin_is_the_sum_of_both", total.bins[place] == kept)
-        leaves.append(both != kept)
+        wrapped = both[: shape.bin_width].as_signed()
+        harness.claim("each_bin_is_the_sum_of_both", total.bins[place] == wrapped)
+        leaves.append(both != wrapped)
     overflows = reduce(or_, leaves)
     harness.claim("overflow_where_a_bin_leaves_its_range", dut.overflow, when=overflows)
     harness.claim("no_overflow_elsewhere", ~dut.overflow, when=~overflows)
@@ -103,7 +103,7 @@ def _no_high_bit_of_the_lowest_bin(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _earlier_is_ignored(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.again.eq(0)
+    m.d.comb += sound.second_pass.eq(0)
 
 
 def _no_overflow_with_a_bias(m: Module, sound: Any, outer: Any) -> None:

@@ -218,11 +218,11 @@ class CommandQueueHarness(Harness):
         """State the lemmas: the hardware's request registers equal the ghost registers."""
         dut, config, on_way, rules = self.dut, self.config, self.on_way, self.rules
         left = self.probe("reader.left", dut.beats.bit_length())
-        chosen = self.probe("asked", 32)  # descriptors that the reader was asked to fetch
+        chosen = self.probe("requested", 32)  # descriptors that the reader was asked to fetch
         beat = self.probe("reader.beat", config.address_bits - dut._reader.skipped + 1)
         self.lemma(~self.port("reader.outside", 1) & ~self.probe("refuses", 1))
         waits = left != 0
-        self.lemma(self.probe("reader.on_way", config.prefetch.bit_length()) == on_way)
+        self.lemma(self.probe("reader.in_flight", config.prefetch.bit_length()) == on_way)
         self.lemma(on_way <= config.prefetch)
         self.lemma(waits & (on_way < config.prefetch), when=self.probe("reader.offered", 1))
         # The lemma bounds the sum of the differences, which excludes wrapped differences.
@@ -254,7 +254,7 @@ class CommandQueueHarness(Harness):
         written, read = self.probe("written", pointer), self.probe("read", pointer)
         present = self.probe("present", 1)
         self.lemma(self.probe("beat", 2) == self.beats)
-        self.lemma(self.probe("passed", count_bits) == self.passed[:count_bits])
+        self.lemma(self.probe("forwarded", count_bits) == self.passed[:count_bits])
         wraps = len(written)
         come = Signal(wraps)  # words that have arrived
         first = Signal(wraps)  # the first word of the descriptor that passes

@@ -130,7 +130,7 @@ class PortHarness(Harness):
         for number, unit in enumerate(("command_queue", "load")):
             reader = f"{unit}.reader"
             max_reads = self.config.prefetch if number == 0 else self.config.outstanding
-            on_way = self.probe(f"{reader}.on_way", max_reads.bit_length())
+            on_way = self.probe(f"{reader}.in_flight", max_reads.bit_length())
             is_offered = self.probe(f"{reader}.offered", 1)
             left = self._left(reader, number)
             offered.append(is_offered)
@@ -197,23 +197,26 @@ class PortHarness(Harness):
         """State the lemmas that an offered beat of the store does not change."""
         store, config = self.dut.units["store"], self.config
         state = self.probe("store.store_state", 3)
-        asks, comes, held = (self.probe(f"store.{name}", 1) for name in ("asks", "comes", "group_held"))
+        asks, arrives, held = (self.probe(f"store.{name}", 1) for name in ("asks", "arrives", "group_held"))
         to_send = self.probe("store.to_send", len(store._to_send))
         counts = COUNTS if config.compression else COUNTS - 1
         records = (state == RECORD) | (state == counts)
-        self.lemma(~asks & ~comes & ~held, when=(state == FIRST) | records)
+        self.lemma(~asks & ~arrives & ~held, when=(state == FIRST) | records)
         present = self.probe("store.present", 1)
         self.lemma(present, when=state != WAIT)
-        self.lemma(~comes, when=(state == WAIT) & present)
+        self.lemma(~arrives, when=(state == WAIT) & present)
         self.lemma(to_send == 0, when=~records & ((state != UNITS) | (not config.compression)))
         if config.compression:
             ends = self.probe("store.entries_end", 1)
-            self.lemma(~(asks | comes | held), when=ends)
+            self.lemma(~(asks | arrives | held), when=ends)
             self.lemma(state == UNITS, when=ends)
-            self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.entry_asked", 1))
+            self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.entry_requested", 1))
             # The assumptions of the proof `deflate`.
             valid, ready = (self.probe(f"store.deflate__groups_{name}", 1) for name in ("valid", "ready"))
-            starts, whole = self.port("store.deflate.start", 1), self.port("store.deflate.whole", len(store._left))
+            starts, whole = (
+                self.port("store.deflate.start", 1),
+                self.port("store.deflate.whole_beats", len(store._left)),
+            )
             restarts = self.port("registers.restart", 1)
             self.lemma(starts & ~valid & ~ends, when=~self.past(~restarts))
             goes_on = ~starts & ~restarts

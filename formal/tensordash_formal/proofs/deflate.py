@@ -32,7 +32,7 @@ def assume_store_behaviour(harness: Harness, dut: Deflate) -> Signal:
         harness.m.d.sync += started.eq(1)
     harness.assume(started | ~(groups.valid | dut.flush))
     harness.assume(~(dut.flush & groups.valid))
-    harness.assume(dut.flush | ~past(dut.flush & ~dut.start & (dut.whole != 0)))
+    harness.assume(dut.flush | ~past(dut.flush & ~dut.start & (dut.whole_beats != 0)))
     waited = past(groups.valid & ~groups.ready & ~dut.start)
     harness.assume(~waited | (groups.valid & (groups.payload == past(groups.payload))))
     for steady in (dut.plain, *([dut.offset] if dut.offset_bits else [])):
@@ -51,8 +51,8 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     groups = dut.groups
     started = assume_store_behaviour(harness, dut)
     waits = harness.past(beats.valid & ~beats.ready & ~dut.start)
-    harness.claim("offers_a_beat_while_there_is_one", beats.valid, when=dut.whole != 0)
-    harness.claim("offers_nothing_else", ~beats.valid, when=dut.whole == 0)
+    harness.claim("offers_a_beat_while_there_is_one", beats.valid, when=dut.whole_beats != 0)
+    harness.claim("offers_nothing_else", ~beats.valid, when=dut.whole_beats == 0)
     harness.claim("a_beat_stays_until_it_is_taken", beats.valid, when=waits)
     strobes = dut.beats.payload.strobe
     harness.claim("a_beat_stays_until_it_is_taken", strobes == harness.past(strobes), when=waits & beats.valid)

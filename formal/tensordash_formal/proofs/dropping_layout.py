@@ -48,20 +48,20 @@ def _index_is_the_word(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _no_lengths_of_empty_streams(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.index.ends.eq(sound.index.ends & Value.cast(sound.index.lengths.kept).any())
+    m.d.comb += outer.index.ends.eq(sound.index.ends & Value.cast(sound.index.lengths.counts).any())
 
 
 def _lengths_with_the_last_word(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.index.begin.eq(sound.index.begin + sound.index.lengths.more)
+    m.d.comb += outer.index.begin.eq(sound.index.begin + sound.index.lengths.last_word)
 
 
 def _all_banks_as_bank_0(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += [steps.eq(sound.index.lengths.kept[0]) for steps in outer.index.lengths.kept]
+    m.d.comb += [steps.eq(sound.index.lengths.counts[0]) for steps in outer.index.lengths.counts]
 
 
 def _only_bank_0_counts(m: Module, sound: Any, outer: Any) -> None:
-    steps = sound.index.lengths.kept[0]
-    m.d.comb += outer.index.lengths.more.eq(steps - steps.any())
+    steps = sound.index.lengths.counts[0]
+    m.d.comb += outer.index.lengths.last_word.eq(steps - steps.any())
 
 
 def _done_after_the_first(m: Module, sound: Any, outer: Any) -> None:

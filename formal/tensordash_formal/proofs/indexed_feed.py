@@ -46,7 +46,7 @@ class WordSequence(FeedModel):
 
     Attributes
     ----------
-    current, following : View of word_layout
+    current, next_word : View of word_layout
         The word and the next one.
     waits : Signal
         There is a next entry.
@@ -61,16 +61,16 @@ class WordSequence(FeedModel):
     def __init__(self, m: Module, dut: IndexedMultiply, entry: Any, valid: Signal, ready: Signal) -> None:
         super().__init__(m, dut)
         self.layout = word_layout(dut.config)
-        self.current, self.following = (
+        self.current, self.next_word = (
             Signal(self.layout, name=name, reset_less=True) for name in ("current_word", "following_word")
         )
         self.waits, self.end_known, self.finished = (
             Signal(name=f"model_{name}") for name in ("waits", "end_known", "finished")
         )
         self.taken, self.leaves = Signal(name="entry_taken"), Signal(name="next_leaves")
-        passed, following = self.in_passes & self.word_done, self.following
-        starts = self.waits & following.runs & ~self.in_passes
-        absent = self.waits & ~following.runs & ~self.in_passes
+        passed, next_word = self.in_passes & self.word_done, self.next_word
+        starts = self.waits & next_word.runs & ~self.in_passes
+        absent = self.waits & ~next_word.runs & ~self.in_passes
         moves = starts | (passed & ~self.final)
         m.d.comb += [
             self.word_ends.eq(self.current.ends),
@@ -79,7 +79,7 @@ class WordSequence(FeedModel):
         ]
         m.d.sync += self.finished.eq((passed & self.current.last) | absent)
         with m.If(self.taken):
-            m.d.sync += [self.waits.eq(1), Value.cast(following).eq(Value.cast(entry))]
+            m.d.sync += [self.waits.eq(1), Value.cast(next_word).eq(Value.cast(entry))]
         with m.Elif(self.leaves):
             m.d.sync += self.waits.eq(0)
         with m.If(self.starting):
@@ -91,11 +91,11 @@ class WordSequence(FeedModel):
         with m.Elif(self.in_passes):
             m.d.sync += [self.bank.eq(self.reached), self.in_passes.eq(~(passed & self.final))]
         with m.If(moves):
-            m.d.sync += [Value.cast(self.current).eq(Value.cast(following)), self.final.eq(~(valid & entry.runs))]
+            m.d.sync += [Value.cast(self.current).eq(Value.cast(next_word)), self.final.eq(~(valid & entry.runs))]
 
     def word(self, is_next: Any) -> Any:
         """Return the word or the next one."""
-        return View(self.layout, Mux(is_next, Value.cast(self.following), Value.cast(self.current)))
+        return View(self.layout, Mux(is_next, Value.cast(self.next_word), Value.cast(self.current)))
 
     def at(self, side: str, bank: Any, is_next: Any) -> tuple[Value, Value]:
         """Return the place that a bank reads for the word or the next one."""
@@ -155,10 +155,10 @@ class IndexedFeedHarness(FilteredFeedHarness):
         """State the lemmas about the stored words and about the end."""
         passes = self.passes
         in_passes, waits, end_known, final = passes.in_passes, passes.waits, passes.end_known, passes.final
-        current, following = passes.current, passes.following
+        current, next_word = passes.current, passes.next_word
         self.add_filter_lemmas()
         self.lemma(self.probe("next_valid", 1) == waits)
-        words = {"head_word": (current, in_passes), "next_word": (following, waits)}
+        words = {"head_word": (current, in_passes), "next_word": (next_word, waits)}
         for name, (word, when) in words.items():
             self.lemma(self.probe(name, passes.layout.size) == Value.cast(word), when=when)
             self.lemma(word.ends, when=when & (word.last | ~word.runs))
@@ -166,10 +166,10 @@ class IndexedFeedHarness(FilteredFeedHarness):
             self.lemma(word.runs | word.last, when=when)
         self.lemma(current.runs, when=in_passes)
         self.lemma(passes.active, when=waits)
-        self.lemma(following.last, when=waits & end_known)
+        self.lemma(next_word.last, when=waits & end_known)
         self.lemma(current.last == (end_known & ~waits), when=in_passes)
-        self.lemma(self.valid & self.entry.runs, when=waits & ~following.ends)
-        self.lemma(waits & following.runs, when=in_passes & ~final)
+        self.lemma(self.valid & self.entry.runs, when=waits & ~next_word.ends)
+        self.lemma(waits & next_word.runs, when=in_passes & ~final)
         self.lemma(current.ends, when=in_passes & final)
         self.lemma(passes.finished == (passes.active & end_known & ~in_passes & ~waits))
         late = self.late_banks[self.dut.depth :]

@@ -177,7 +177,7 @@ class InflateHarness(Harness):
         self.lemma(self.probe("limit_left", len(dut.limit)) == self.limit, when=self.running)
         self.lemma(self.probe("groups_left", 16) == self.left, when=self.running)
         for k in range(dut.slots):
-            self.lemma(self.probe(f"kept_{k}", dut.beat * self.width) == self.queue[k], when=k < self.count)
+            self.lemma(self.probe(f"buffered_{k}", dut.beat * self.width) == self.queue[k], when=k < self.count)
         self.lemma(self.probe("done", dut.number) == Cat(k < self.part for k in range(dut.number)))
         if dut.number > 1:
             earlier = self.probe("earlier", dut.size)

@@ -30,7 +30,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
         rows=config.rows,
         columns=config.columns,
         out_rows=config.out_rows,
-        at_once=loads_accumulators,
+        pops_blocks=loads_accumulators,
         floating=isinstance(config.a_format, FloatFormat),
     )
     harness = Harness(dut, fault=fault)
@@ -88,7 +88,7 @@ class StoreState:
         self.filling = Signal(range(each + 1))  # beats of the incomplete block
         self.enters = Signal()
         self.completes = Signal()
-        leaving = Mux(dut.pop, slots if dut.at_once else 1, 0)
+        leaving = Mux(dut.pop, slots if dut.pops_blocks else 1, 0)
         m.d.comb += [
             self.enters.eq(dut.c.valid & dut.c.ready),
             self.completes.eq(self.enters & (self.filling == each - 1)),
@@ -101,7 +101,7 @@ class StoreState:
         ]
         harness.lemma(self.beats == self.started + self.complete * each + self.filling)
         harness.lemma((self.beats <= slots) & (self.filling < each))
-        if dut.at_once:
+        if dut.pops_blocks:
             harness.lemma((self.started == 0) | (self.started == slots))
 
 
@@ -138,10 +138,10 @@ class WatchedValue:
                 self.value.eq(values[self.place]),
             ]
         with m.Elif(dut.pop):
-            leaves = 1 if dut.at_once else self.ahead == 0
+            leaves = 1 if dut.pops_blocks else self.ahead == 0
             m.d.sync += [self.watched.eq(self.watched & ~leaves), self.ahead.eq(self.ahead - 1)]
         harness.lemma(self.ahead < stored.beats, when=self.watched)
-        if dut.at_once:
+        if dut.pops_blocks:
             harness.lemma(self.ahead == self.beat, when=self.watched)
 
 
@@ -160,14 +160,14 @@ def _add_lemmas(harness: Harness, dut: InitialStore, stored: StoreState, watch: 
     harness.lemma((write == stored.filling) | (write == stored.filling + dut.beats))
     harness.lemma(harness.probe("writing", slots) == 1 << write)
     harness.lemma(harness.probe("held", len(stored.beats)) == stored.beats)
-    if not dut.at_once:
+    if not dut.pops_blocks:
         harness.lemma(harness.probe("blocks", len(stored.complete)) == stored.complete)
         harness.lemma(harness.probe("reading", slots) == 1 << read)
     harness.lemma((slot == read + watch.ahead) | (slot + slots == read + watch.ahead), when=watch.watched)
     harness.lemma(slot < slots, when=watch.watched)
     bits = RESULT_BITS * watch.places
     for index in range(slots):
-        held = dut.values.as_value()[index * bits :][:bits] if dut.at_once else harness.probe(f"beat_{index}", bits)
+        held = dut.values.as_value()[index * bits :][:bits] if dut.pops_blocks else harness.probe(f"beat_{index}", bits)
         value = held.word_select(watch.place, RESULT_BITS)
         harness.lemma(value == watch.value, when=watch.watched & (slot == index))
 

@@ -33,7 +33,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     first, second = dut.sum, Mux(dut.add, dut.partial, Const(0, signed(1)))
     if config.bias:
         harness.assume(~dut.add | (dut.bias == 0))
-        first, second = Mux(dut.again, dut.earlier, dut.sum), second + dut.bias
+        first, second = Mux(dut.second_pass, dut.earlier, dut.sum), second + dut.bias
     exact = Signal(signed(40), name="exact")
     harness.m.d.comb += exact.eq(first + second)
     too_low, too_high = exact < MIN_INT32, exact > MAX_INT32
@@ -51,7 +51,7 @@ def _partial_sums_always_count(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _earlier_totals_never_count(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.again.eq(0)
+    m.d.comb += sound.second_pass.eq(0)
 
 
 def _biases_have_no_sign(m: Module, sound: Any, outer: Any) -> None:

@@ -231,8 +231,8 @@ class JoinHarness(Harness):
         for name in ("rdata", "rresp", "rlast"):
             self.claim("beats_are_unchanged", core(name) == getattr(axi, name), when=gets)
         self.claim("beats_are_unchanged", core("rid") == is_tensor, when=gets)
-        for number, (here, there) in enumerate(zip(self.at_core, self.at_memory, strict=True)):
-            oldest = (here.count != 0) & (here.first == there.first)
+        for number, (own, shared) in enumerate(zip(self.at_core, self.at_memory, strict=True)):
+            oldest = (own.count != 0) & (own.first == shared.first)
             self.claim("beats_answer_the_oldest_burst", oldest, when=gets & (core("rid") == number))
 
     def _claim_writes(self) -> None:

@@ -48,10 +48,10 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("a_beat_stays_until_it_is_taken", payload == harness.past(payload), when=stalled)
 
     harness.lemma(held <= 2)
-    harness.lemma(harness.probe("behind_valid", 1) == (held == 2))
+    harness.lemma(harness.probe("second_valid", 1) == (held == 2))
     harness.lemma(out.valid == (held != 0))
     harness.lemma(ahead < held, when=watched)
-    second = harness.probe("behind", len(payload))
+    second = harness.probe("second", len(payload))
     harness.lemma(Mux(ahead == 0, payload, second) == value, when=watched)
     return harness
 

@@ -94,12 +94,12 @@ class EntrySequence(CountedFeedModel):
             for k, slot in enumerate(self.slots):
                 added = runs & (self.count - self.popped == k)
                 m.d.sync += slot[side].eq(Mux(added, new, Mux(self.popped, self.slots[1][side], slot[side])))
-            current, following = (slot[side] for slot in self.slots)
+            current, next_slot = (slot[side] for slot in self.slots)
             m.d.comb += [
                 self.place[side].eq(current + self.word),
-                self.next_place[side].eq(Mux(self.word_ends, following, current + self.word + 1)),
+                self.next_place[side].eq(Mux(self.word_ends, next_slot, current + self.word + 1)),
                 self.is_known[side].eq(current + self.words <= words),
-                self.next_is_known[side].eq(Mux(self.word_ends, following, current) + self.words <= words),
+                self.next_is_known[side].eq(Mux(self.word_ends, next_slot, current) + self.words <= words),
             ]
 
 

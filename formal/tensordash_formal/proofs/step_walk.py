@@ -63,7 +63,9 @@ class WalkModel:
         self.number, self.more = (
             Signal(bits["b"], name=name, reset_less=True) for name in ("word_number", "model_more")
         )
-        self.kept = [Signal.like(each, name=f"model_kept_{k}", reset_less=True) for k, each in enumerate(self._kept())]
+        self.counts = [
+            Signal.like(each, name=f"model_count_{k}", reset_less=True) for k, each in enumerate(self._counts())
+        ]
         self.arrives, self.is_first = Signal(name="model_arrives"), Signal(name="model_is_first", reset_less=True)
         self.left = Signal(bits["b"], name="model_left")
         self.room, self.begins, self.requests = (
@@ -74,20 +76,20 @@ class WalkModel:
         entry |= {f"a_word_{k}": bits["a"] for k in range(depth)}
         self.words = QueueModel(m, "words", entry, QUEUED_WORDS)
         self.unrequested = Signal(bits["b"], name="words_unrequested")  # after the last arrival
-        more = Mux(self.is_first, Mux(self.current["runs"], read.lengths.more, 0), self.more)
+        more = Mux(self.is_first, Mux(self.current["runs"], read.lengths.last_word, 0), self.more)
         self.ends = more == self.number
-        following = self.current["b_word"] + self.number + self.arrives
+        next_word = self.current["b_word"] + self.number + self.arrives
         m.d.comb += [
             self.left.eq(Mux(self.arrives, more - self.number, self.unrequested)),
             self.room.eq(self.words.count + self.arrives < QUEUED_WORDS),
             self.begins.eq(self.room & (self.left == 0) & dut.passes.valid),
             self.requests.eq(self.begins | (self.room & (self.left != 0))),
-            self.word.eq(Mux(self.begins, dut.passes.payload.b_word, following)),
+            self.word.eq(Mux(self.begins, dut.passes.payload.b_word, next_word)),
         ]
         m.d.sync += [self.arrives.eq(self.requests), self.unrequested.eq(self.left)]
         with m.If(self.arrives):
             m.d.sync += [self.number.eq(self.number + 1), self.more.eq(more)]
-            m.d.sync += [own.eq(kept) for own, kept in zip(self.kept, self.lengths(), strict=True)]
+            m.d.sync += [own.eq(count) for own, count in zip(self.counts, self.lengths(), strict=True)]
         with m.If(self.requests):
             m.d.sync += self.is_first.eq(self.begins)
         with m.Elif(self.arrives):
@@ -100,18 +102,18 @@ class WalkModel:
             leaves=(self.words.count != 0) & dut.words.ready,
         )
 
-    def _kept(self) -> list[Value]:
-        kept = self.dut.read.lengths.kept
-        return [Value.cast(kept[k]) for k in range(self.dut.depth)]
+    def _counts(self) -> list[Value]:
+        counts = self.dut.read.lengths.counts
+        return [Value.cast(counts[k]) for k in range(self.dut.depth)]
 
     def lengths(self) -> list[Value]:
         """Return the number of steps in each bank of the stream of the word that arrives."""
-        return [Mux(self.is_first, new, own) for new, own in zip(self._kept(), self.kept, strict=True)]
+        return [Mux(self.is_first, new, own) for new, own in zip(self._counts(), self.counts, strict=True)]
 
     def _entry(self) -> dict[str, Value]:
         """Return the word that arrives."""
         current = self.current
-        empty = [self.number >= kept for kept in self.lengths()]
+        empty = [self.number >= count for count in self.lengths()]
         words = [
             Mux(each, current["a_word"], current["a_word"] + self.dut.read.index[k])[: self.fields["a_word"]]
             for k, each in enumerate(empty)
@@ -171,15 +173,15 @@ class StepWalkHarness(Harness):
         dut, model = self.dut, self.model
         queue, arrives = model.words, model.arrives
         self.lemma(queue.count + arrives <= QUEUED_WORDS)
-        self.lemma(self.probe("rooms", 2) == QUEUED_WORDS - queue.count - arrives)
-        self.lemma(self.probe("asked", 1) == arrives)
+        self.lemma(self.probe("free_places", 2) == QUEUED_WORDS - queue.count - arrives)
+        self.lemma(self.probe("arrives", 1) == arrives)
         self.lemma(self.probe("has_words", 1) == (model.left != 0))
         self.lemma(self.probe("had_words", 1) == (model.unrequested != 0))
         bits = len(model.word)
         begun = arrives | (model.unrequested != 0)  # a pass has words that did not arrive
-        self.lemma(self.probe("asked_first", 1) == model.is_first, when=arrives)
-        asked = model.current["b_word"] + model.number - ~arrives
-        self.lemma(self.probe("asked_word", bits) == asked[:bits], when=begun)
+        self.lemma(self.probe("arriving_first", 1) == model.is_first, when=arrives)
+        arriving = model.current["b_word"] + model.number - ~arrives
+        self.lemma(self.probe("arriving_word", bits) == arriving[:bits], when=begun)
         self.lemma(self.probe("words_left", bits) == (model.more - model.number)[:bits], when=begun & ~model.is_first)
         self.lemma(~model.is_first, when=begun & ~arrives)
         self.lemma(model.number == 0, when=begun & model.is_first)
@@ -193,16 +195,16 @@ class StepWalkHarness(Harness):
         self.lemma(queue.entries[0]["ends"] | arrives, when=queue.count == 1)
         for name, own in model.current.items():
             self.lemma(self._now(name) == own, when=begun)
-        lengths = [Value.cast(dut.read.lengths.kept[k]) for k in range(dut.depth)]
-        for shown, kept in zip(lengths, model.kept, strict=True):
-            self.lemma(shown == kept, when=begun & ~model.is_first)
+        lengths = [Value.cast(dut.read.lengths.counts[k]) for k in range(dut.depth)]
+        for shown, count in zip(lengths, model.counts, strict=True):
+            self.lemma(shown == count, when=begun & ~model.is_first)
         self._add_queue_lemmas()
 
     def _now(self, name: str) -> Value:
         """Return a field of the pass that the walk stores."""
         payload = self.dut.passes.payload
         field = payload.shape()[name]
-        stored = self.probe("pass_now", len(Value.cast(payload)))
+        stored = self.probe("current_pass", len(Value.cast(payload)))
         return stored[field.offset : field.offset + field.width]
 
     def _add_queue_lemmas(self) -> None:
@@ -261,8 +263,8 @@ def _all_entries_run(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _loses_the_last_word(m: Module, sound: Any, outer: Any) -> None:
-    more = outer.read.lengths.more
-    m.d.comb += sound.read.lengths.more.eq(more - more.any())
+    more = outer.read.lengths.last_word
+    m.d.comb += sound.read.lengths.last_word.eq(more - more.any())
 
 
 def _never_last(m: Module, sound: Any, outer: Any) -> None:
@@ -278,12 +280,12 @@ def _last_with_every_word(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _has_one_step_more(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.read.lengths.kept[0].eq(outer.read.lengths.kept[0] + 1)
+    m.d.comb += sound.read.lengths.counts[0].eq(outer.read.lengths.counts[0] + 1)
 
 
 def _has_the_lengths_of_bank_0(m: Module, sound: Any, outer: Any) -> None:
-    kept = outer.read.lengths.kept
-    m.d.comb += [sound.read.lengths.kept[k].eq(kept[0]) for k in range(outer.depth)]
+    counts = outer.read.lengths.counts
+    m.d.comb += [sound.read.lengths.counts[k].eq(counts[0]) for k in range(outer.depth)]
 
 
 def _has_the_indices_of_bank_0(m: Module, sound: Any, outer: Any) -> None:

@@ -270,7 +270,7 @@ class SequencerHarness(Harness):
         readies, looks = [], []
         for v, each in enumerate(self.monitors):
             place = self.probe(f"{each.name}_place", order.place_bits)
-            ready, begun, failed = (self.probe(f"{each.name}_{name}", 1) for name in ("ready", "begun", "failed"))
+            ready, begun, failed = (self.probe(f"{each.name}_{name}", 1) for name in ("ready", "sent", "failed"))
             operation = Array(operations)[place[:-1]]
             found = (place != checked) & Cat(*(operation == code for code in CODES[each.name])).any()
             readies.append(ready)

@@ -12,7 +12,7 @@ __all__ = ["adder_members", "chosen_terms"]
 
 def adder_members(layout: RawSumLayout | Shape, *, biased: bool) -> dict[str, Any]:
     """Return the members of `SumAdder`, for sums of a layout."""
-    more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
+    more = {"second_pass": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
     return {
         "sum": In(layout),
         "partial": In(layout),
@@ -31,6 +31,6 @@ def chosen_terms(m: Module, adder: Any, layout: RawSumLayout | Shape) -> tuple[A
     if not adder.biased:
         return left, right, Const(0, 1)
     m.d.comb += right.eq(added | Value.cast(adder.bias))
-    with m.If(adder.again):
+    with m.If(adder.second_pass):
         m.d.comb += left.eq(adder.earlier)
     return left, right, adder.carry

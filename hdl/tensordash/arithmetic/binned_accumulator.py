@@ -106,11 +106,11 @@ class BinnedAccumulator(Block):
         finished = Signal(RawSumLayout(self.shape.width), reset_less=True)
         accumulated_next = Signal(RawSumLayout(self.shape.width))
         basis = self._basis(m, accumulated)
-        kept, joining = self._alignment(m, added.top, basis, top, accumulated_next)
-        leaves = self._add(m, basis, kept, joining, added, accumulated_next)
+        old_down, new_down = self._alignment(m, added.top, basis, top, accumulated_next)
+        overflows = self._add(m, basis, old_down, new_down, added, accumulated_next)
         m.d.comb += [
             # The sum is undefined before the first stream.
-            self.sum.overflow.eq(counting & ~self.sum.hold & leaves),
+            self.sum.overflow.eq(counting & ~self.sum.hold & overflows),
             self.sum.value.eq(finished),
         ]
         with m.If(~self.sum.hold if registered else Const(1)):
@@ -198,38 +198,41 @@ class BinnedAccumulator(Block):
         """
         start = self.sum.start
         number = View(self.shape.layout, total.number)
-        kept, joining = ([Signal(name=f"{name}_by_{i}") for i in range(self.bins)] for name in ("kept", "joining"))
-        now = distances(m, top, basis.top, self.bins, "now")
+        old_down, new_down = ([Signal(name=f"{name}_by_{i}") for i in range(self.bins)] for name in ("old", "new"))
+        current = distances(m, top, basis.top, self.bins, "current")
         if self.stages > 1:
             ahead = distances(m, top_next, number.top, self.bins, "next")
-            held = [Signal(self.bins, name=name, reset_less=True) for name in ("kept_by", "joining_by")]
+            held = [Signal(self.bins, name=name, reset_less=True) for name in ("old_by", "new_by")]
             with m.If(~self.sum.hold):
                 m.d.sync += [each.eq(Cat(*value)) for each, value in zip(held, ahead, strict=True)]
             old_distances, new_distances = ([*each] for each in held)
             if starts_from_c(self.numerics):
                 old_distances, new_distances = (
                     [Mux(start, new, old) for new, old in zip(*each, strict=True)]
-                    for each in ((now[0], old_distances), (now[1], new_distances))
+                    for each in ((current[0], old_distances), (current[1], new_distances))
                 )
-            now = old_distances, new_distances
+            current = old_distances, new_distances
         if not starts_from_c(self.numerics):
-            now = [each & ~start for each in now[0]], [now[1][0] | start, *(each & ~start for each in now[1][1:])]
-        m.d.comb += [each.eq(value) for each, value in zip(kept, now[0], strict=True)]
-        m.d.comb += [each.eq(value) for each, value in zip(joining, now[1], strict=True)]
-        m.d.comb += number.top.eq(Mux(kept[0], basis.top, top))
-        return kept, joining
+            current = (
+                [each & ~start for each in current[0]],
+                [current[1][0] | start, *(each & ~start for each in current[1][1:])],
+            )
+        m.d.comb += [each.eq(value) for each, value in zip(old_down, current[0], strict=True)]
+        m.d.comb += [each.eq(value) for each, value in zip(new_down, current[1], strict=True)]
+        m.d.comb += number.top.eq(Mux(old_down[0], basis.top, top))
+        return old_down, new_down
 
     def _add(
-        self, m: Module, basis: "_Basis", kept: list[Value], joining: list[Value], added: View, total: View
+        self, m: Module, basis: "_Basis", old_down: list[Value], new_down: list[Value], added: View, total: View
     ) -> Value:
         """Drive the sums of the bins, and the marks. Return whether a bin leaves its range."""
         number = View(self.shape.layout, total.number)
-        placed = [self._placed(m, lane, joining, f"lane_{i}") for i, lane in enumerate(added.lanes)]
+        placed = [self._placed(m, lane, new_down, f"lane_{i}") for i, lane in enumerate(added.lanes)]
         width = max(self.shape.bin_width, self.added_bits) + 1
-        leaves = []
+        overflows = []
         for place in range(self.bins):
             old = Signal(signed(self.shape.bin_width), name=f"old_{place}")
-            sources = list(zip(basis.bins[place:], kept, strict=False))
+            sources = list(zip(basis.bins[place:], old_down, strict=False))
             m.d.comb += old.eq(reduce(or_, (each & by.replicate(len(each)) for each, by in sources)))
             here = [each[place] for each in placed]
             # A complement's sign counts -1, which is its inverse minus 1. One constant replaces all sign extensions.
@@ -240,25 +243,25 @@ class BinnedAccumulator(Block):
             grown = Signal(signed(width), name=f"grown_{place}")
             m.d.comb += [grown.eq(reduce(add, [old, *terms])), number.bins[place].eq(grown)]
             upper = grown[self.shape.bin_width - 1 :]
-            leaves.append(upper.any() & ~upper.all())
+            overflows.append(upper.any() & ~upper.all())
         m.d.comb += [
             total.positive.eq(basis.marks[0] | added.positive),
             total.negative.eq(basis.marks[1] | added.negative),
         ]
-        return reduce(or_, leaves)
+        return reduce(or_, overflows)
 
-    def _placed(self, m: Module, lane: View, joining: list[Value], name: str) -> list[tuple[Value, Value]]:
+    def _placed(self, m: Module, lane: View, new_down: list[Value], name: str) -> list[tuple[Value, Value]]:
         """Place the digits of a product in their bins, the lowest bin first, as (one's complement, sign)."""
         below = [Signal(name=f"{name}_below_{i}") for i in range(self.bins)]
         for i, each in enumerate(below):
-            m.d.comb += each.eq(reduce(or_, (lane.below[i - moved] & joining[moved] for moved in range(i + 1))))
+            m.d.comb += each.eq(reduce(or_, (lane.below[i - moved] & new_down[moved] for moved in range(i + 1))))
         digits = digits_of(self.shape, lane.digits, lane.negative)
-        made = []
+        terms = []
         for from_top in reversed(range(self.bins)):
             sources = [(below[from_top - i], digit) for i, digit in enumerate(digits) if i <= from_top]
             bits = reduce(or_, (digit & here.replicate(self.bin_bits) for here, digit in sources))
-            made.append((bits, lane.negative & reduce(or_, (here for here, _ in sources))))
-        return made
+            terms.append((bits, lane.negative & reduce(or_, (here for here, _ in sources))))
+        return terms
 
 
 class _Basis(NamedTuple):

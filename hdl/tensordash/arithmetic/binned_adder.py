@@ -33,7 +33,7 @@ class BinnedAdder(Block):
 
     Members
     -------
-    sum, partial, add, again, earlier, total
+    sum, partial, add, second_pass, earlier, total
         As in `SumAdder`. Sums are bins and the number of the top bin (`BinnedShape`).
     bias : In(RawSumLayout), carry : In(1)
         Only if `biased`: a second addend, and a carry into each of its bins (`BinnedBias`). Both are zero where `add`
@@ -65,18 +65,18 @@ class BinnedAdder(Block):
             moved_down(list(number.bins), down) for number, down in zip(numbers, (left_down, right_down), strict=True)
         )
         carries = moved_down([carry] * shape.bins, right_down)
-        leaves = []
+        overflows = []
         for place in range(shape.bins):
             grown = Signal(signed(shape.bin_width + 1), name=f"grown_{place}")
             m.d.comb += [
                 grown.eq(left_bins[place].as_signed() + right_bins[place].as_signed() + carries[place]),
                 total.bins[place].eq(grown),
             ]
-            leaves.append(grown[-1] ^ grown[-2])
+            overflows.append(grown[-1] ^ grown[-2])
         m.d.comb += [
             total.top.eq(Mux(left_down[0], numbers[0].top, numbers[1].top)),
             self.total.positive.eq(left.positive | right.positive),
             self.total.negative.eq(left.negative | right.negative),
-            self.overflow.eq(reduce(or_, leaves)),
+            self.overflow.eq(reduce(or_, overflows)),
         ]
         return m

@@ -88,8 +88,8 @@ def distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tupl
     """Compute the one-hot distances, in bins, of the larger top bin from `basis` and from `top`."""
     rise = Signal(signed(len(basis) + 1), name=f"{name}_rise")
     m.d.comb += rise.eq(top - basis)
-    kept, joining = ([rise == sign * i for i in range(1, bins)] for sign in (1, -1))
-    return [rise <= 0, *kept], [rise >= 0, *joining]
+    old, new = ([rise == sign * i for i in range(1, bins)] for sign in (1, -1))
+    return [rise <= 0, *old], [rise >= 0, *new]
 
 
 def moved_down(bins: list[Value], down: list[Value]) -> list[Value]:

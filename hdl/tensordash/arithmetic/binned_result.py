@@ -90,13 +90,13 @@ class BinnedResult(Block):
         total = Signal(signed(self.total_bits), reset_less=True)
         top = Signal(range(max(self.shape.max_top, self.lowest_top) + 1), reset_less=True)
         positive, negative = (Signal(name=name, reset_less=True) for name in ("positive", "negative"))
-        whole = Signal(signed(self.total_bits - (self.lowest_top > 0)))
+        padded = Signal(signed(self.total_bits - (self.lowest_top > 0)))
         added = reduce(add, (each << (place * self.shape.bin_bits) for place, each in enumerate(number.bins)))
-        m.d.comb += whole.eq(added << self.padding)
+        m.d.comb += padded.eq(added << self.padding)
         is_low = number.top < self.lowest_top
         with m.If(self.load):
             m.d.sync += [
-                total.eq(self._moved_down(m, whole, number.top) if self.lowest_top else whole),
+                total.eq(self._moved_down(m, padded, number.top) if self.lowest_top else padded),
                 top.eq(Mux(is_low, self.lowest_top, number.top)),
                 positive.eq(self.sum.positive),
                 negative.eq(self.sum.negative),
@@ -116,9 +116,9 @@ class BinnedResult(Block):
             m.d.comb += self.value.eq(infinity)
         return m
 
-    def _moved_down(self, m: Module, whole: Signal, top: Value) -> Value:
+    def _moved_down(self, m: Module, padded: Signal, top: Value) -> Value:
         """Move the sum down by its distance from `lowest_top` in bins, with a sticky bit below it."""
-        width, step = len(whole), self.shape.bin_bits
+        width, step = len(padded), self.shape.bin_bits
         farthest = min(self.lowest_top, -(-width // step))
         choices = []
         for distance in range(farthest + 1):
@@ -130,6 +130,6 @@ class BinnedResult(Block):
                 m.d.comb += here.eq(top <= self.lowest_top - farthest)
             else:
                 m.d.comb += here.eq(top == self.lowest_top - distance)
-            moved = Cat(whole[:cut].any(), whole[cut:], whole[-1].replicate(cut))
+            moved = Cat(padded[:cut].any(), padded[cut:], padded[-1].replicate(cut))
             choices.append(moved & here.replicate(width + 1))
         return reduce(or_, choices)

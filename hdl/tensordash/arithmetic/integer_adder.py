@@ -23,7 +23,7 @@ class IntegerAdder(Block):
     Members
     -------
     sum, partial, total : INT32
-    add, again, earlier, bias, carry, overflow
+    add, second_pass, earlier, bias, carry, overflow
         As in `SumAdder`. `bias` is zero where `add` is set, and `carry` is always 0.
 
     Source: docs/core.md, "Integers".

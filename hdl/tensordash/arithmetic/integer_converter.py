@@ -79,8 +79,8 @@ class IntegerConverter(Block):
         ]
         places = Signal(signed(max_distance + RANDOM_BITS + width + self.sum_bits))
         m.d.comb += places.eq(Cat(C(0, max_distance + RANDOM_BITS + width), self.value).as_signed() >> distance)
-        kept = places[max_distance:]
-        below, floor = kept[:RANDOM_BITS], kept[RANDOM_BITS:]
+        remaining = places[max_distance:]
+        below, floor = remaining[:RANDOM_BITS], remaining[RANDOM_BITS:]
         lost = places[:max_distance].any()
 
         # Two's complement: the cut-off fraction of a negative number counts from the next integer below.

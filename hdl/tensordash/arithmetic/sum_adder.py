@@ -28,7 +28,7 @@ class SumAdder(Block):
         A sum, and the partial sum to add.
     add : In(1)
         `partial` counts.
-    again : In(1), earlier : In(RawSumLayout)
+    second_pass : In(1), earlier : In(RawSumLayout)
         Only if `biased`: an earlier total instead of `sum`.
     bias : In(RawSumLayout), carry : In(1)
         Only if `biased`: a second addend and a carry (`BiasAligner`). Both are zero where `add` is set.

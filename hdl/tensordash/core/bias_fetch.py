@@ -33,7 +33,7 @@ class BiasFetch(Block):
         The descriptor's fields; `address` is `bias_address`.
     y : In(signed(16)), step : Out(1)
         The walk's y, and a request to advance it.
-    there : In(1)
+    has_group : In(1)
         The walk is at the next group.
     read : Out(BufferReadSignature)
     values : Out(32, result columns), valid : Out(1)
@@ -56,7 +56,7 @@ class BiasFetch(Block):
                 "address": In(16),
                 "y": In(signed(16)),
                 "step": Out(1),
-                "there": In(1),
+                "has_group": In(1),
                 "read": Out(BufferReadSignature(lanes=self.lanes, width=self.width, address_bits=self.address_bits)),
                 "values": Out(ArrayLayout(RESULT_BITS, config.result_columns)),
                 "valid": Out(1),
@@ -74,14 +74,14 @@ class BiasFetch(Block):
         group = Signal(groups, reset_less=True)
         row = Signal(lanes, reset_less=True)
         piece = Signal(self.config.result_cycles, reset_less=True)
-        came, known = Signal(name="came", reset_less=True), Signal(name="known", reset_less=True)
+        returned, known = Signal(name="returned", reset_less=True), Signal(name="known", reset_less=True)
         place = Signal(range(lanes // taken_banks), name="place", reset_less=True) if shift else None
         m.d.comb += [
             self.valid.eq(~self.bias | known),
-            self.read.valid.eq(self.bias & self.there & ~known & ~came & ~self.start),
+            self.read.valid.eq(self.bias & self.has_group & ~known & ~returned & ~self.start),
             self.step.eq(self.read.valid & self.read.ready),
         ]
-        m.d.sync += came.eq(self.step & ~self.start)
+        m.d.sync += returned.eq(self.step & ~self.start)
         which = self.y[:shift] if shift else None
         for bank in range(lanes):
             m.d.comb += self.read.address[bank].eq(self.address + (self.y >> shift))
@@ -96,9 +96,9 @@ class BiasFetch(Block):
             fetched = Mux(place == index, each, fetched)
         held = [Signal(lanes * RESULT_BITS, name=f"biases_{index}", reset_less=True) for index in range(groups)]
         for index, biases in enumerate(held):
-            with m.If(came & group[index]):
+            with m.If(returned & group[index]):
                 m.d.sync += biases.eq(fetched)
-        with m.If(came):
+        with m.If(returned):
             m.d.sync += [group.eq(group.rotate_left(1)), known.eq(group[-1])]
         with m.If(self.taken):
             m.d.sync += piece.eq(piece.rotate_left(1))

@@ -97,10 +97,10 @@ class CommandQueue(Block):
         m.submodules.reader = placed(reader, platform)
         m.submodules.fifo = placed(self._fifo, platform)
         connect(m, flipped(self.axi), reader.axi)
-        asked = Signal(32)
+        requested = Signal(32)
         # Differences of counts need the bits of the largest difference.
         count_bits = (config.window + config.prefetch).bit_length()
-        passed = Signal(count_bits)
+        forwarded = Signal(count_bits)
         ahead = Signal(count_bits)  # descriptors with a place in the FIFO
         held = Signal(count_bits)  # descriptors in the window
         in_ring = Signal()  # the ring holds a descriptor that was not requested
@@ -111,13 +111,13 @@ class CommandQueue(Block):
         address = Signal(config.address_bits - shift + 1)  # the highest bit is set above the highest address
         with_place = self.queue_base[shift:-1] + place
         m.d.comb += [
-            ahead.eq(asked - passed),
-            held.eq(passed - self.done),
-            in_ring.eq(asked != self.tail),
+            ahead.eq(requested - forwarded),
+            held.eq(forwarded - self.done),
+            in_ring.eq(requested != self.tail),
             unfetched.eq(self.enable & in_ring),
-            unfinished.eq(asked[:count_bits] != self.done[:count_bits]),
+            unfinished.eq(requested[:count_bits] != self.done[:count_bits]),
             self.busy.eq(unfetched | unfinished),
-            place.eq(asked & ~(Const(-1, 15) << self.queue_size)),
+            place.eq(requested & ~(Const(-1, 15) << self.queue_size)),
             address.eq(Cat(with_place[:-1], with_place[-1] | self.queue_base[-1])),
             reader.request.valid.eq(unfetched & (ahead < config.prefetch)),
             reader.request.payload.beat.eq(Cat(Const(0, self.beats.bit_length() - 1), address)),
@@ -127,7 +127,7 @@ class CommandQueue(Block):
             self.idle.eq(reader.idle),
         ]
         with m.If(reader.request.valid & reader.request.ready):
-            m.d.sync += asked.eq(asked + 1)
+            m.d.sync += requested.eq(requested + 1)
         beat = Signal(range(COMMAND_BEATS))
         room = held < config.window
         self._convert(m, self._store(m), room)
@@ -139,7 +139,7 @@ class CommandQueue(Block):
         with m.If(out.valid & out.ready & ~refuses):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == COMMAND_BEATS - 1):
-                m.d.sync += passed.eq(passed + 1)
+                m.d.sync += forwarded.eq(forwarded + 1)
         return m
 
     def _store(self, m: Module) -> Signal:

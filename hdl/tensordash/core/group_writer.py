@@ -109,10 +109,13 @@ class GroupWriter(Block):
         full, ready, taken = Signal(name="full"), Signal(name="placed"), Signal(name="taken")
         group = Signal(groups, init=1)  # the group of the rows that is written, one-hot
         batch = Signal(words, init=1)  # the batch of FP32 rows, one-hot
-        goes, over = Signal(name="goes"), Signal(name="over")  # the rows' last word is written; the groups' last word
+        rows_done, groups_done = (
+            Signal(name="rows_done"),
+            Signal(name="groups_done"),
+        )  # the rows' last word is written; the groups' last word
         rows_of_batch = lanes // words
         m.d.comb += [
-            self.rows.ready.eq(~full | goes),
+            self.rows.ready.eq(~full | rows_done),
             taken.eq(self.rows.valid & self.rows.ready),
             self.empty.eq(row[0] & ~full),
             self.store.values.eq(self.rows.payload),
@@ -122,18 +125,18 @@ class GroupWriter(Block):
             self.store.fp32.eq(self.fp32),
         ]
         ends = self._write(m, full & ready, group, batch)
-        m.d.comb += [goes.eq(ends & group[-1]), over.eq(goes & (~self.fp32 | batch[-1]))]
-        self._place(m, over, ready, group)
+        m.d.comb += [rows_done.eq(ends & group[-1]), groups_done.eq(rows_done & (~self.fp32 | batch[-1]))]
+        self._place(m, groups_done, ready, group)
         with m.If(ends):
             m.d.sync += group.eq(group.rotate_left(1))
-        with m.If(goes):
+        with m.If(rows_done):
             m.d.sync += [full.eq(0), batch.eq(Mux(self.fp32, batch.rotate_left(1), batch))]
         with m.If(taken):
             last_of_batch = row[rows_of_batch - 1 :: rows_of_batch].any()
             m.d.sync += [row.eq(row.rotate_left(1)), full.eq(Mux(self.fp32, last_of_batch, row[-1]))]
         return m
 
-    def _place(self, m: Module, over, ready, group) -> None:
+    def _place(self, m: Module, groups_done, ready, group) -> None:
         """Hold the place of each group. Load it and advance the walk when the earlier groups are written."""
         bits, groups, most = (self.lanes - 1).bit_length(), len(group), (1 << DISTANCE_BITS) - 1
         shift = (self.config.fp32_groups - 1).bit_length()
@@ -157,10 +160,10 @@ class GroupWriter(Block):
         places = [Signal(len(place), name=f"place_{k}", reset_less=True) for k in range(groups)]
         index = Signal(groups, init=1)  # the place to load, one-hot
         loads = Signal()
-        m.d.comb += [loads.eq((~ready | over) & ~self.hold), self.step.eq(loads)]
+        m.d.comb += [loads.eq((~ready | groups_done) & ~self.hold), self.step.eq(loads)]
         with m.If(loads):
             m.d.sync += [index.eq(index.rotate_left(1)), ready.eq(index[-1])]
-        with m.Elif(over):
+        with m.Elif(groups_done):
             m.d.sync += ready.eq(0)
         with m.If(self.start):
             m.d.sync += [index.eq(1), ready.eq(0)]
@@ -332,21 +335,21 @@ class GroupWriter(Block):
             m.d.comb += self._masked.eq(1)
             return [Const(0, lanes * width)] * lanes
         hidden = [Signal(lanes, name=f"hidden_{bank}", reset_less=True) for bank in range(lanes)]
-        came, known = Signal(name="came"), Signal(name="known")
+        returned, known = Signal(name="returned"), Signal(name="known")
         m.d.comb += [
             self._masked.eq(~self.mask | known),
-            self.read.valid.eq(go & self.mask & ~came & ~known),
+            self.read.valid.eq(go & self.mask & ~returned & ~known),
             self.read.enable.eq(self.placement.enable),
         ]
-        m.d.sync += came.eq(self.read.valid & self.read.ready)
+        m.d.sync += returned.eq(self.read.valid & self.read.ready)
         with m.If(done):
             m.d.sync += known.eq(0)
-        with m.Elif(came):
+        with m.Elif(returned):
             m.d.sync += known.eq(1)
         result = []
         for bank in range(lanes):
             values = [self.read.data[bank][c * width : (c + 1) * width] for c in range(lanes)]
-            with m.If(came):
+            with m.If(returned):
                 m.d.sync += hidden[bank].eq(Cat(self._magnitude(value) == 0 for value in values))
             hides = hidden[bank] & self.mask.replicate(lanes)
             bits = []

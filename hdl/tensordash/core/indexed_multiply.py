@@ -97,7 +97,7 @@ class IndexedMultiply(SkippingMultiply):
         self, m: Module, side: str, late: Signal, begins: Signal, ahead: Signal, words: tuple[Any, Any, Signal]
     ) -> None:
         """Read each bank's next word, as in `Multiply`, and remember which banks of side B show no step."""
-        following, later, _ = words
+        next_word, later, _ = words
         read = getattr(self, f"{side}_read")
         m.d.comb += read.enable.eq(begins | late)
         m.d.sync += late.eq(read.enable & ~read.ready)
@@ -108,7 +108,7 @@ class IndexedMultiply(SkippingMultiply):
             def chosen(field: str, far: Signal = far, near: Signal = near, bank: int = bank) -> Value:
                 far_value, near_value, value = (
                     getattr(each, field)[bank] if field != "b_word" else each.b_word
-                    for each in (later, self._head, following)
+                    for each in (later, self._head, next_word)
                 )
                 return Mux(far, far_value, Mux(near, near_value, value))
 

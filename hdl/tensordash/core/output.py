@@ -94,7 +94,7 @@ class Output(Block):
         self.writer = GroupWriter(config)
         self.walk = Walk(loops=LOOPS)
         self._words = config.partial_sums * tile.rows * config.result_cycles
-        self.partial_sums = Memory(words=max(2, self._words), bits=len(self.adder.kept))
+        self.partial_sums = Memory(words=max(2, self._words), bits=len(self.adder.stored_sums))
         if config.bias:
             self.bias_fetch = BiasFetch(config)
             # Where a row is one group, biases are read at the only walk's place before the writer advances it.
@@ -114,7 +114,7 @@ class Output(Block):
         m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
         self._biased = self._descriptor["bias"] if self.config.bias else Const(0, 1)
         left = self._take(m)
-        beyond = self._keep(m)
+        beyond = self._store(m)
         self._give(m)
         self._follow(m, self.walk, self.writer.step)
         if self.config.bias:
@@ -169,14 +169,14 @@ class Output(Block):
             m.d.sync += row.eq(row.rotate_left(1))
         return last
 
-    def _keep(self, m: Module) -> Any:
+    def _store(self, m: Module) -> Any:
         """Read partial sums a piece ahead of the adder, and write them. Return whether a place was beyond their end."""
         words, memory, adder, descriptor = self._words, self.partial_sums, self.adder, self._descriptor
         of_block = words // self.config.partial_sums
         # The word of the piece that is taken next. `words` stands for all words beyond the end.
         word = Signal(range(words + 1), reset_less=True)
         after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
-        kept = Signal(range(words + 1), reset_less=True)
+        stored_word = Signal(range(words + 1), reset_less=True)
         beyond = Signal(name="beyond")
         arrives, place = descriptor.arriving("partial")
         m.d.comb += [
@@ -184,13 +184,13 @@ class Output(Block):
             first.eq(Mux(place < self.config.partial_sums, place * of_block, words)),
             memory.read_enable.eq(self._starts | adder.taken),
             memory.read_address.eq(Mux(self._starts, word, after)),
-            memory.write_enable.eq(adder.keep & (kept != words)),
-            memory.write_address.eq(kept),
-            memory.write_data.eq(adder.kept),
+            memory.write_enable.eq(adder.stores & (stored_word != words)),
+            memory.write_address.eq(stored_word),
+            memory.write_data.eq(adder.stored_sums),
             adder.partial.eq(memory.read_data),
         ]
         with m.If(adder.taken):
-            m.d.sync += [word.eq(after), kept.eq(word)]
+            m.d.sync += [word.eq(after), stored_word.eq(word)]
             with m.If((word == words) & (descriptor["add"] | ~descriptor["emit"])):
                 m.d.sync += beyond.eq(1)
         with m.If(arrives):
@@ -219,10 +219,10 @@ class Output(Block):
         if self.bias_walk:
             m.submodules.bias_walk = placed(self.bias_walk, platform)
             self._follow(m, self.bias_walk, fetch.step)
-            m.d.comb += fetch.there.eq(1)
+            m.d.comb += fetch.has_group.eq(1)
         else:
             fetched = Signal(name="bias_fetched")  # for the walk's present group
-            m.d.comb += [fetch.there.eq(~fetched), self.writer.hold.eq(fetch.bias & ~fetched)]
+            m.d.comb += [fetch.has_group.eq(~fetched), self.writer.hold.eq(fetch.bias & ~fetched)]
             with m.If(self._starts | self.writer.step):
                 m.d.sync += fetched.eq(0)
             with m.Elif(fetch.step):

@@ -85,23 +85,23 @@ class ResultPipeline(Block):
     def elaborate(self, platform):
         """Build a register of normalised sums, and two of rounded rows: the one at `out` and the next one."""
         m = Module()
-        normal, rounded, behind = Signal(name="normal"), Signal(name="rounded"), Signal(name="behind_valid")
-        comes, moves, free = Signal(name="comes"), Signal(name="moves"), Signal(name="free")
+        normal, rounded, waiting = Signal(name="normal"), Signal(name="rounded"), Signal(name="waiting_valid")
+        accepts, advances, free = Signal(name="accepts"), Signal(name="advances"), Signal(name="free")
         m.d.comb += [
             self.out.valid.eq(rounded),
             free.eq(~rounded | self.out.ready),
-            moves.eq(normal & ~behind),
-            self.sums.ready.eq(~normal | moves),
-            comes.eq(self.sums.valid & self.sums.ready),
+            advances.eq(normal & ~waiting),
+            self.sums.ready.eq(~normal | advances),
+            accepts.eq(self.sums.valid & self.sums.ready),
         ]
-        with m.If(comes & self.sums.payload.pieces[-1]):
+        with m.If(accepts & self.sums.payload.pieces[-1]):
             m.d.sync += normal.eq(1)
-        with m.Elif(moves):
+        with m.Elif(advances):
             m.d.sync += normal.eq(0)
         with m.If(free):
-            m.d.sync += [rounded.eq(behind | moves), behind.eq(0)]
+            m.d.sync += [rounded.eq(waiting | advances), waiting.eq(0)]
         with m.Else():
-            m.d.sync += behind.eq(behind | moves)
+            m.d.sync += waiting.eq(waiting | advances)
         scale = self.scale if self.config.scale else 0
         if not isinstance(fmt := self.config.tile.a_format, IntegerFormat):
             offset = Signal(signed(OFFSET_BITS))
@@ -112,9 +112,9 @@ class ResultPipeline(Block):
             m.submodules[f"rounder_{column}"] = placed(rounder, platform)
             m.d.comb += [
                 Value.cast(rounder.sum).eq(Value.cast(self.sums.payload.sums[column])),
-                rounder.load.eq(comes & self.sums.payload.pieces[column // columns]),
+                rounder.load.eq(accepts & self.sums.payload.pieces[column // columns]),
             ]
-            self._convert(m, platform, column, (moves, rounded, behind, free), scale)
+            self._convert(m, platform, column, (advances, rounded, waiting, free), scale)
         if self._random:
             m.submodules.random = placed(self._random, platform)
             # The first row leaves four cycles after `start` or later. The bits are ready by then.
@@ -128,17 +128,17 @@ class ResultPipeline(Block):
     def _convert(self, m: Module, platform, column: int, state, scale) -> None:
         """Build a column's registers of rounded values, and its converter."""
         config, converter = self.config, self._converters[column]
-        moves, shown, behind, free = state
+        advances, shown, waiting, free = state
         rounder = self._rounders[column]
         rounded = rounder.value
         if isinstance(rounder, BinnedResult) and rounder.has_subnormals:
             fraction, field, sign = rounded[: FP32.fraction_bits], rounded[FP32.fraction_bits : -1], rounded[-1]
             rounded = Cat(fraction & field.any().replicate(len(fraction)), field, sign)
-        value, later = (Signal(RESULT_BITS, name=f"{name}_{column}", reset_less=True) for name in ("value", "behind"))
-        with m.If(moves & shown):
+        value, later = (Signal(RESULT_BITS, name=f"{name}_{column}", reset_less=True) for name in ("value", "waiting"))
+        with m.If(advances & shown):
             m.d.sync += later.eq(rounded)
-        with m.If(free & (moves | behind)):
-            m.d.sync += value.eq(Mux(behind, later, rounded))
+        with m.If(free & (advances | waiting)):
+            m.d.sync += value.eq(Mux(waiting, later, rounded))
         m.submodules[f"converter_{column}"] = placed(converter, platform)
         if isinstance(converter, IntegerConverter):
             m.d.comb += [converter.scale.eq(scale), converter.wide.eq(self.fp32)]

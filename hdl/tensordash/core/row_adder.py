@@ -54,8 +54,8 @@ class RowAdder(Block):
         which waits for `bias_valid`.
     bias_taken : Out(1)
         The bias is added in this cycle.
-    kept : Out(bits of a piece), keep : Out(1)
-        Without `emit`: sums that become partial sums in the cycles with `keep`.
+    stored_sums : Out(bits of a piece), stores : Out(1)
+        Without `emit`: sums that become partial sums in the cycles with `stores`.
     overflows : Out(result columns)
         Sums that left their range in an addition, once per addition.
     sums : Out(stream of pieces_layout)
@@ -84,8 +84,8 @@ class RowAdder(Block):
                 "add": In(1),
                 "emit": In(1),
                 **(biases if config.bias else {}),
-                "kept": Out(piece_bits),
-                "keep": Out(1),
+                "stored_sums": Out(piece_bits),
+                "stores": Out(1),
                 "overflows": Out(columns),
                 "sums": Out(stream.Signature(pieces_layout(config))),
                 "empty": Out(1),
@@ -115,57 +115,58 @@ class RowAdder(Block):
         """Hold the sums, their pieces, and whether their bias is pending."""
         m = Module()
         config = self.config
-        held, comes, again, moves, ready, whole, twice, at_once = (
-            Signal(name=name) for name in ("held", "comes", "again", "moves", "ready", "whole", "twice", "at_once")
+        held, accept, second_pass, advance, ready, whole, two_pass, bypass = (
+            Signal(name=name)
+            for name in ("held", "accept", "second_pass", "advance", "ready", "whole", "two_pass", "bypass")
         )
-        due = Signal(name="due")  # the bias of the held sums is pending
+        pending = Signal(name="pending")  # the bias of the held sums is pending
         piece = Signal(config.result_cycles, init=1)  # the next piece of the row, one-hot
         pieces = Signal(config.result_cycles)
         biased = self.biased if config.bias else Const(0, 1)
         m.d.comb += [
             whole.eq(self.emit & ~self.add & ~biased),
-            twice.eq(biased & self.add),
-            at_once.eq(biased & ~self.add),
-            self.keep.eq(held & ~self.emit),
-            self.sums.valid.eq(held & self.emit & ~due),
+            two_pass.eq(biased & self.add),
+            bypass.eq(biased & ~self.add),
+            self.stores.eq(held & ~self.emit),
+            self.sums.valid.eq(held & self.emit & ~pending),
             self.sums.payload.pieces.eq(pieces),
-            moves.eq(self.keep | (self.sums.valid & self.sums.ready)),
-            ready.eq(~held | moves),
-            comes.eq(self.rows.valid & ready),
-            self.taken.eq(comes & ~whole),
+            advance.eq(self.stores | (self.sums.valid & self.sums.ready)),
+            ready.eq(~held | advance),
+            accept.eq(self.rows.valid & ready),
+            self.taken.eq(accept & ~whole),
             self.rows.ready.eq(ready & (whole | piece[-1])),
             self.empty.eq(~held),
         ]
         if config.bias:
             m.d.comb += [
-                ready.eq((~held | moves) & (~at_once | self.bias_valid)),
-                again.eq(due & self.bias_valid),
-                self.bias_taken.eq((comes & at_once) | again),
+                ready.eq((~held | advance) & (~bypass | self.bias_valid)),
+                second_pass.eq(pending & self.bias_valid),
+                self.bias_taken.eq((accept & bypass) | second_pass),
             ]
-            with m.If(comes):
-                m.d.sync += due.eq(twice)
-            with m.Elif(again):
-                m.d.sync += due.eq(0)
-        with m.If(comes):
+            with m.If(accept):
+                m.d.sync += pending.eq(two_pass)
+            with m.Elif(second_pass):
+                m.d.sync += pending.eq(0)
+        with m.If(accept):
             m.d.sync += [held.eq(1), pieces.eq(piece | whole.replicate(len(piece)))]
             with m.If(~whole):
                 m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.Elif(moves):
+        with m.Elif(advance):
             m.d.sync += held.eq(0)
-        self._add(m, platform, piece, due)
+        self._add(m, platform, piece, pending)
         # Partial sums, and sums with a pending bias, use the registers of the first piece.
-        first = ~self.emit | twice
-        loads = [(comes & (piece[0] | first)) | (again & pieces[0])] + [
-            (comes & (whole | (piece[k] & ~first))) | (again & pieces[k]) for k in range(1, len(piece))
+        first = ~self.emit | two_pass
+        loads = [(accept & (piece[0] | first)) | (second_pass & pieces[0])] + [
+            (accept & (whole | (piece[k] & ~first))) | (second_pass & pieces[k]) for k in range(1, len(piece))
         ]
         self._register(m, loads, whole)
         overflows = Signal(len(self._adders), reset_less=True)
-        with m.If(comes | again):
+        with m.If(accept | second_pass):
             m.d.sync += overflows.eq(Cat(adder.overflow for adder in self._adders))
-        m.d.comb += self.overflows.eq(overflows & (moves | again).replicate(len(overflows)))
+        m.d.comb += self.overflows.eq(overflows & (advance | second_pass).replicate(len(overflows)))
         return m
 
-    def _add(self, m: Module, platform, piece, due) -> None:
+    def _add(self, m: Module, platform, piece, pending) -> None:
         """Connect the adders of a piece."""
         columns = self.config.result_columns
         sums = [Value.cast(each) for each in self.rows.payload]
@@ -175,11 +176,11 @@ class RowAdder(Block):
             m.d.comb += [
                 Value.cast(adder.sum).eq(one_hot_mux(piece, sums[column::columns])),
                 Value.cast(adder.partial).eq(self.partial[column * bits : (column + 1) * bits]),
-                adder.add.eq(self.add & ~due),
+                adder.add.eq(self.add & ~pending),
             ]
         if not self.config.bias:
             return
-        counts = due | (self.biased & ~self.add)
+        counts = pending | (self.biased & ~self.add)
         for column, adder in enumerate(self._adders):
             if self._aligners:
                 aligner = self._aligners[column]
@@ -189,7 +190,7 @@ class RowAdder(Block):
             else:
                 bias, carry = self.bias[column] & counts.replicate(RESULT_BITS), Const(0)
             m.d.comb += [
-                adder.again.eq(due),
+                adder.second_pass.eq(pending),
                 Value.cast(adder.earlier).eq(Value.cast(self.sums.payload.sums[column])),
                 Value.cast(adder.bias).eq(bias),
                 adder.carry.eq(carry),
@@ -198,15 +199,15 @@ class RowAdder(Block):
     def _register(self, m: Module, loads, whole) -> None:
         """Build the register of a row. Its lowest columns always pass through the adders."""
         columns = self.config.result_columns
-        kept = []
+        stored = []
         for column, out in enumerate(self.sums.payload.sums):
             held = Signal(len(Value.cast(out)), name=f"sum_{column}", reset_less=True)
-            made = Value.cast(self._adders[column % columns].total)
+            total = Value.cast(self._adders[column % columns].total)
             if column >= columns:
-                made = Mux(whole, Value.cast(self.rows.payload[column]), made)
+                total = Mux(whole, Value.cast(self.rows.payload[column]), total)
             else:
-                kept.append(held)
+                stored.append(held)
             with m.If(loads[column // columns]):
-                m.d.sync += held.eq(made)
+                m.d.sync += held.eq(total)
             m.d.comb += Value.cast(out).eq(held)
-        m.d.comb += self.kept.eq(Cat(kept))
+        m.d.comb += self.stored_sums.eq(Cat(stored))

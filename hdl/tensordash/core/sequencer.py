@@ -33,7 +33,7 @@ class _Unit:
         self.place = Signal(place_bits, name=f"{name}_place")
         self.found = Signal(name=f"{name}_found")  # its next descriptor is at `place`
         self.ready = Signal(name=f"{name}_ready")  # that descriptor's tokens are known
-        self.begun = Signal(name=f"{name}_begun")  # that descriptor was sent
+        self.sent = Signal(name=f"{name}_sent")  # that descriptor was sent
         self.failed = Signal(name=f"{name}_failed")  # that descriptor has an error that was not read yet
         self.error = Signal(4, name=f"{name}_error", reset_less=True)
         # One bit for each other unit, in their order.
@@ -128,24 +128,24 @@ class Sequencer(Block):
         fetched = Mux(unread | beats.payload.error, ERRORS["fetch"], check.error)
         error = Signal(4)
         refused = Signal()  # a descriptor was refused
-        comes = Signal()
+        accepts = Signal()
         slot = self._checked[:-1]
         m.d.comb += [
             beats.ready.eq(1),
-            comes.eq(beats.valid & ~refused),
+            accepts.eq(beats.valid & ~refused),
             check.data.eq(beats.payload.data),
             check.beat.eq(beat),
-            check.take.eq(comes),
-            window.write_enable.eq(comes),
+            check.take.eq(accepts),
+            window.write_enable.eq(accepts),
             window.write_address.eq(Cat(beat, slot)),
             window.write_data.eq(beats.payload.data),
             error.eq(Mux(beats.payload.outside, ERRORS["bounds"], fetched)),
         ]
         with m.If(beats.valid):
             m.d.sync += beat.eq(beat + 1)
-        with m.If(comes):
+        with m.If(accepts):
             m.d.sync += unread.eq((unread | beats.payload.error) & (beat != COMMAND_BEATS - 1))
-        with m.If(comes & (beat == COMMAND_BEATS - 1)):
+        with m.If(accepts & (beat == COMMAND_BEATS - 1)):
             m.d.sync += self._checked.eq(self._checked + 1)
             for k in range(self.config.window):
                 with m.If(slot == k):
@@ -170,12 +170,12 @@ class Sequencer(Block):
         with m.If(is_pending & ~fits):
             m.d.sync += unit.place.eq(unit.place + 1)
         with m.If(unit.ends):
-            m.d.sync += [unit.ready.eq(0), unit.begun.eq(0), unit.place.eq(unit.place + 1)]
+            m.d.sync += [unit.ready.eq(0), unit.sent.eq(0), unit.place.eq(unit.place + 1)]
             for k, left in enumerate(self._left):
                 with m.If(unit.place[:-1] == k):
                     m.d.sync += left[int(unit.name == "output")].eq(0)
         with m.If(fails):
-            m.d.sync += [unit.begun.eq(0), unit.failed.eq(1), unit.error.eq(command.error)]
+            m.d.sync += [unit.sent.eq(0), unit.failed.eq(1), unit.error.eq(command.error)]
 
     def _count_tokens(self, m: Module) -> None:
         """Count tokens signalled and not taken: at most the rule's maximum, and one per descriptor of the window.
@@ -220,7 +220,7 @@ class Sequencer(Block):
             m.d.comb += [
                 distance.eq(self._limit - unit.place),
                 before.eq(~self._limited | ((distance != 0) & ~distance[-1])),
-                sends.eq(unit.ready & ~unit.begun & unit.tokens),
+                sends.eq(unit.ready & ~unit.sent & unit.tokens),
                 want.eq(Mux(errors, unit.failed, before & (sends | (unit.found & ~unit.ready)))),
             ]
             wants.append(want)
@@ -244,7 +244,7 @@ class Sequencer(Block):
                 ]
                 m.d.sync += [served.eq(j), sending.eq(unit.ready), reading.eq(~unit.ready), beat.eq(0)]
                 with m.If(unit.ready):
-                    m.d.sync += unit.begun.eq(1)
+                    m.d.sync += unit.sent.eq(1)
         self._read_tokens(m, reading, served)
         place = Array([unit.place[:-1] for unit in units])[served]
         taken = Signal()
@@ -263,7 +263,7 @@ class Sequencer(Block):
         # After an error, one of a multiply's two units may have its descriptor while the other never gets it. The
         # sequencer does not wait for such a multiply. Neither unit accesses memory.
         waited_for = [
-            unit.begun & ~(self._limited & distance[-1]) if unit.name in ("multiply", "output") else unit.begun
+            unit.sent & ~(self._limited & distance[-1]) if unit.name in ("multiply", "output") else unit.sent
             for unit, distance in zip(units, distances, strict=True)
         ]
         m.d.comb += self._quiet.eq(~errors & ~Cat(*waited_for).any())
@@ -289,18 +289,18 @@ class Sequencer(Block):
     def _retire(self, m: Module) -> None:
         """Retire the oldest descriptor once it is done."""
         place = self.done[: self._slot_bits + 1]
-        there = Signal()
+        in_window = Signal()
         oldest = Signal()
-        stands = Signal()  # an error is final, whatever is found after it
+        is_final = Signal()  # an error is final, whatever is found after it
         m.d.comb += [
-            there.eq(place != self._checked),
-            oldest.eq(there & (Array(self._left)[place[:-1]] == 0)),
+            in_window.eq(place != self._checked),
+            oldest.eq(in_window & (Array(self._left)[place[:-1]] == 0)),
             self.ended.eq(oldest & (Array(self._operations)[place[:-1]] == OPERATIONS["end"].code)),
-            self.failed.eq(stands),
+            self.failed.eq(is_final),
             self.error.eq(Mux(self.failed, self._code, 0)),
-            self.running.eq(Cat(unit.begun for unit in self._units)),
+            self.running.eq(Cat(unit.sent for unit in self._units)),
         ]
         with m.If(self._limited & self._quiet & (place == self._limit)):
-            m.d.sync += stands.eq(1)
+            m.d.sync += is_final.eq(1)
         with m.If(oldest):
             m.d.sync += self.done.eq(self.done + 1)

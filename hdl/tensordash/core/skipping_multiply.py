@@ -108,13 +108,13 @@ class SkippingMultiply(Multiply):
     def _filter(self, m: Module, descriptor: DescriptorRegister) -> None:
         """Connect the filter to the descriptor."""
         pass_filter = self.filter
-        begun = Signal(name="begun")  # the filter has the descriptor
+        filter_runs = Signal(name="filter_runs")  # the filter has the descriptor
         with m.If(self.command.done):
-            m.d.sync += begun.eq(0)
+            m.d.sync += filter_runs.eq(0)
         with m.Elif(descriptor.present):
-            m.d.sync += begun.eq(1)
+            m.d.sync += filter_runs.eq(1)
         m.d.comb += [
-            pass_filter.start.eq(descriptor.present & ~begun),
+            pass_filter.start.eq(descriptor.present & ~filter_runs),
             pass_filter.pass_words.eq((descriptor["steps"] + (self.depth - 1)) >> (self.depth - 1).bit_length()),
             *(getattr(pass_filter, name).eq(descriptor[name]) for name in FILTER_FIELDS),
             *(

@@ -82,60 +82,64 @@ class StepWalk(Block):
         m = Module()
         m.submodules.queue = placed(self.queue, platform)
         read, offered = self.read, self.passes.payload
-        asked = Signal(name="asked")  # the indices of a word arrive in this cycle
-        asked_first = Signal(name="asked_first", reset_less=True)  # it is the first word of its pass
-        asked_word = Signal.like(read.word, name="asked_word", reset_less=True)
-        now = Signal(pass_layout(self.config), name="pass_now", reset_less=True)  # its pass
-        left = Signal.like(read.lengths.more, name="words_left", reset_less=True)
-        left_now = Signal.like(left, name="words_left_now")  # words of the pass after the one that arrives
+        arrives = Signal(name="arrives")  # the indices of a word arrive in this cycle
+        arriving_first = Signal(name="arriving_first", reset_less=True)  # it is the first word of its pass
+        arriving_word = Signal.like(read.word, name="arriving_word", reset_less=True)
+        current = Signal(pass_layout(self.config), name="current_pass", reset_less=True)  # its pass
+        left = Signal.like(read.lengths.last_word, name="words_left", reset_less=True)
+        words_left_next = Signal.like(left, name="words_left_next")  # words of the pass after the one that arrives
         ends, had_words, has_words = Signal(name="ends"), Signal(name="had_words"), Signal(name="has_words")
-        begins, follows, asks = Signal(name="begins"), Signal(name="follows"), Signal(name="asks")
-        rooms = Signal(range(QUEUED_WORDS + 1), init=QUEUED_WORDS, name="rooms")
+        begins, follows, requests = Signal(name="begins"), Signal(name="follows"), Signal(name="requests")
+        free_places = Signal(range(QUEUED_WORDS + 1), init=QUEUED_WORDS, name="free_places")
         m.d.comb += [
-            left_now.eq(Mux(asked_first, read.lengths.more, left)),
-            ends.eq(~now.runs | ~left_now.any()),
-            has_words.eq(Mux(asked, ~ends, had_words)),  # the pass has words left to request
-            begins.eq(self.passes.valid & ~has_words & rooms.any()),
-            follows.eq(has_words & rooms.any()),
-            asks.eq(begins | follows),
+            words_left_next.eq(Mux(arriving_first, read.lengths.last_word, left)),
+            ends.eq(~current.runs | ~words_left_next.any()),
+            has_words.eq(Mux(arrives, ~ends, had_words)),  # the pass has words left to request
+            begins.eq(self.passes.valid & ~has_words & free_places.any()),
+            follows.eq(has_words & free_places.any()),
+            requests.eq(begins | follows),
             self.passes.ready.eq(begins),
-            read.enable.eq(asks),
+            read.enable.eq(requests),
             read.begins.eq(begins),
-            read.word.eq(Mux(has_words, asked_word + 1, offered.b_word)),
+            read.word.eq(Mux(has_words, arriving_word + 1, offered.b_word)),
         ]
-        m.d.sync += [asked.eq(asks), had_words.eq(has_words), rooms.eq(rooms - asks + self.queue.leaves)]
-        with m.If(asked):
-            m.d.sync += left.eq(left_now - 1)
-        with m.If(asks):
-            m.d.sync += [asked_first.eq(begins), asked_word.eq(read.word)]
+        m.d.sync += [
+            arrives.eq(requests),
+            had_words.eq(has_words),
+            free_places.eq(free_places - requests + self.queue.leaves),
+        ]
+        with m.If(arrives):
+            m.d.sync += left.eq(words_left_next - 1)
+        with m.If(requests):
+            m.d.sync += [arriving_first.eq(begins), arriving_word.eq(read.word)]
         with m.If(begins):
-            m.d.sync += now.eq(offered)
-        self._queue(m, asked, now, ends, asked_word)
+            m.d.sync += current.eq(offered)
+        self._queue(m, arrives, current, ends, arriving_word)
         return m
 
-    def _queue(self, m: Module, asked: Signal, now: Any, ends: Signal, word: Signal) -> None:
+    def _queue(self, m: Module, arrives: Signal, current: Any, ends: Signal, word: Signal) -> None:
         """Queue the word whose indices arrive."""
         read, queue = self.read, self.queue
-        made = Signal(word_layout(self.config), name="made")
+        new_word = Signal(word_layout(self.config), name="new_word")
         position = Signal.like(read.word, name="position")  # the word's number in its stream
         m.d.comb += [
-            position.eq(word - now.b_word),
-            made.runs.eq(now.runs),
-            made.ends.eq(ends),
-            made.last.eq(ends & now.last),
-            made.b_word.eq(word),
+            position.eq(word - current.b_word),
+            new_word.runs.eq(current.runs),
+            new_word.ends.eq(ends),
+            new_word.last.eq(ends & current.last),
+            new_word.b_word.eq(word),
         ]
         for bank in range(self.depth):
-            place = Signal.like(now.a_word, name=f"place_{bank}")
+            place = Signal.like(current.a_word, name=f"place_{bank}")
             m.d.comb += [
-                place.eq(now.a_word + read.index[bank]),
-                made.empty[bank].eq(position >= read.lengths.kept[bank]),
+                place.eq(current.a_word + read.index[bank]),
+                new_word.empty[bank].eq(position >= read.lengths.counts[bank]),
                 # An empty step needs no word of side A, and its index is undefined: read the stream's first word.
-                made.a_words[bank].eq(Mux(made.empty[bank], now.a_word, place)),
+                new_word.a_words[bank].eq(Mux(new_word.empty[bank], current.a_word, place)),
             ]
         m.d.comb += [
-            queue.adds.eq(asked),
-            queue.added.eq(made),
+            queue.adds.eq(arrives),
+            queue.added.eq(new_word),
             queue.leaves.eq(self.words.valid & self.words.ready),
             self.words.valid.eq(queue.present),
             self.words.payload.eq(View(word_layout(self.config), queue.first)),

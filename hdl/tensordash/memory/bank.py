@@ -126,7 +126,7 @@ class Bank(Block):
         if not self.region_bits:
             return self.memories[0].read_data
         address = self.read_address[port]
-        region = Signal(self.region_bits, name=f"came_from_{port}", reset_less=True)
+        region = Signal(self.region_bits, name=f"region_read_{port}", reset_less=True)
         with m.If(self.read[port]):
             m.d.sync += region.eq(address[len(address) - self.region_bits :])
         # Selected by one-hot terms, not by a chain of comparisons.

@@ -91,8 +91,8 @@ class Buffer(Block):
         for k, bank in enumerate(self.banks):
             m.submodules[f"bank_{k}"] = placed(bank, platform)
             m.d.comb += [
-                bank.read.eq(Cat(goes & port.enable[k] for goes, port in zip(reads, read_ports, strict=True))),
-                bank.write.eq(Cat(goes & port.enable[k] for goes, port in zip(writes, write_ports, strict=True))),
+                bank.read.eq(Cat(grants & port.enable[k] for grants, port in zip(reads, read_ports, strict=True))),
+                bank.write.eq(Cat(grants & port.enable[k] for grants, port in zip(writes, write_ports, strict=True))),
             ]
             for i, port in enumerate(read_ports):
                 m.d.comb += [bank.read_address[i].eq(port.address[k]), port.data[k].eq(bank.read_data[i])]
@@ -107,10 +107,10 @@ class Buffer(Block):
     def _arbitrate(self, m: Module, kind: str, ports: Sequence[Any]) -> Signal:
         """Grant the ports' requests."""
         count = len(ports)
-        goes = Signal(count, name=f"{kind}_goes")
+        grants = Signal(count, name=f"{kind}_grants")
         if count == 1:
-            m.d.comb += [ports[0].ready.eq(1), goes.eq(ports[0].valid)]
-            return goes
+            m.d.comb += [ports[0].ready.eq(1), grants.eq(ports[0].valid)]
+            return grants
         turn = Signal(count, init=1, name=f"{kind}_turn")  # the port that goes first, one-hot
         clashes = {}
         for i in range(count):
@@ -120,14 +120,14 @@ class Buffer(Block):
         for i, port in enumerate(ports):
             # Of two ports, the one without the turn waits for every request of the other.
             blocked = [
-                clashes[i, j] & (other.valid if count == 2 else goes[j] if j < i else turn[j] & other.valid)
+                clashes[i, j] & (other.valid if count == 2 else grants[j] if j < i else turn[j] & other.valid)
                 for j, other in enumerate(ports)
                 if j != i
             ]
-            m.d.comb += [port.ready.eq(turn[i] | ~Cat(blocked).any()), goes[i].eq(port.valid & port.ready)]
-        with m.If((Cat(port.valid for port in ports) & ~goes).any()):
+            m.d.comb += [port.ready.eq(turn[i] | ~Cat(blocked).any()), grants[i].eq(port.valid & port.ready)]
+        with m.If((Cat(port.valid for port in ports) & ~grants).any()):
             m.d.sync += turn.eq(turn.rotate_left(1))
-        return goes
+        return grants
 
     def _region(self, port: Any, bank: int):
         """Return the region of a group."""
@@ -200,9 +200,9 @@ class PairBuffer(Buffer):
         address = [port.address[bank // 2][1:] for bank in range(banks)]
         data = [port.data[bank // 2] for bank in range(banks)]
         if reads:
-            came_from = Signal(self.lanes, name=f"{name}_came_from", reset_less=True)
+            half_read = Signal(self.lanes, name=f"{name}_half_read", reset_less=True)
             data = [Signal(bits, name=f"{name}_data_{bank}") for bank in range(banks)]
             with m.If(port.valid & port.ready):
-                m.d.sync += came_from.eq(half)
-            m.d.comb += [port.data[k].eq(Mux(came_from[k], data[2 * k + 1], data[2 * k])) for k in range(self.lanes)]
+                m.d.sync += half_read.eq(half)
+            m.d.comb += [port.data[k].eq(Mux(half_read[k], data[2 * k + 1], data[2 * k])) for k in range(self.lanes)]
         return SimpleNamespace(valid=port.valid, ready=port.ready, enable=enable, address=address, data=data)

@@ -14,10 +14,10 @@ __all__ = ["StepIndex", "StepIndexReadSignature", "StepIndexWriteSignature", "le
 def lengths_layout(*, depth: int, words: int) -> StructLayout:
     """Return the layout of a stream's lengths.
 
-    `kept` are the steps of each bank, and `more` the words after the first one: the largest of `kept` less one, at
-    least 0.
+    `counts` are the steps of each bank. `last_word` is the number of the stream's last word: the largest of `counts`
+    less one, at least 0.
     """
-    return StructLayout({"kept": ArrayLayout(words.bit_length(), depth), "more": (words - 1).bit_length()})
+    return StructLayout({"counts": ArrayLayout(words.bit_length(), depth), "last_word": (words - 1).bit_length()})
 
 
 class StepIndexWriteSignature(Signature):

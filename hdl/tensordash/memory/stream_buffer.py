@@ -183,13 +183,13 @@ class StreamBuffer(Block):
         for way, memory in enumerate((even, odd)):
             here = write.bank & (word[0] == way), read.enable & (address[0] == way)
             self._use(m, f"way_{way}", placed(memory, platform), memory, here, 0)
-        came_from = Signal(name="came_from", reset_less=True)
+        way_read = Signal(name="way_read", reset_less=True)
         m.d.comb += [
             read.ready.eq(~(write.bank & (word[0] == address[0]))),
-            self.data[0].eq(Mux(came_from, odd.read_data, even.read_data)),
+            self.data[0].eq(Mux(way_read, odd.read_data, even.read_data)),
         ]
         with m.If(read.enable & read.ready):
-            m.d.sync += came_from.eq(address[0])
+            m.d.sync += way_read.eq(address[0])
         return m
 
     def _use(self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], bank: int) -> None:

@@ -100,32 +100,32 @@ class AxiReader(Block):
         axi, request = self.axi, self.request
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
         left = Signal(self.count_bits)  # beats of the request for which no burst has begun
-        on_way = Signal(range(self.outstanding + 1))
+        in_flight = Signal(range(self.outstanding + 1))
         offered = Signal()  # an address is offered, which must not be withdrawn
         length, closes = (left, Const(1)) if self.whole else next_burst(m, beat, left, self.burst)
-        begun = Signal()
+        address_taken = Signal()
         ended = Signal()
         allowed = Signal()
         m.d.comb += [
             allowed.eq(within_bounds(self.bounds, beat, self.skipped)),
             axi.araddr.eq(Cat(Const(0, self.skipped), beat[:-1])),
             axi.arlen.eq(self.burst - 1 if self.whole else length - 1),
-            axi.arvalid.eq(offered | ((left != 0) & (on_way != self.outstanding) & allowed & ~self.halt)),
-            begun.eq(axi.arvalid & axi.arready),
-            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt & ~self.outside),
+            axi.arvalid.eq(offered | ((left != 0) & (in_flight != self.outstanding) & allowed & ~self.halt)),
+            address_taken.eq(axi.arvalid & axi.arready),
+            request.ready.eq(((left == 0) | (address_taken & closes)) & ~self.halt & ~self.outside),
             self.beats.valid.eq(axi.rvalid & ~self.halt),
             self.beats.payload.data.eq(axi.rdata),
             self.beats.payload.error.eq(axi.rresp[1]),
             axi.rready.eq(self.beats.ready | self.halt),
             ended.eq(axi.rvalid & axi.rready & axi.rlast),
-            self.idle.eq((left == 0) & (on_way == 0)),
+            self.idle.eq((left == 0) & (in_flight == 0)),
         ]
-        m.d.sync += [offered.eq(axi.arvalid & ~axi.arready), on_way.eq(on_way + begun - ended)]
-        with m.If(begun):
+        m.d.sync += [offered.eq(axi.arvalid & ~axi.arready), in_flight.eq(in_flight + address_taken - ended)]
+        with m.If(address_taken):
             m.d.sync += left.eq(left - length)
             if not self.whole:
                 m.d.sync += beat.eq(beat + length)
-        with m.If(self.halt & (begun | ~offered)):
+        with m.If(self.halt & (address_taken | ~offered)):
             m.d.sync += left.eq(0)
         with m.If((left != 0) & ~offered & ~allowed):
             m.d.sync += [left.eq(0), self.outside.eq(1)]

@@ -89,29 +89,29 @@ class AxiWriter(Block):
         axi, request = self.axi, self.request
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
         left = Signal(self.count_bits)  # beats of the request whose address was not taken
-        on_way = Signal(range(MAX_OUTSTANDING + 1))  # bursts that memory has not answered
+        in_flight = Signal(range(MAX_OUTSTANDING + 1))  # bursts that memory has not answered
         offered = Signal()  # an address is offered, which must not be withdrawn
         waits = Signal()  # a burst has begun before all data of the previous one are sent
         length, closes = next_burst(m, beat, left, self.burst)
         begins = Signal()  # an address is offered for the first time
-        begun = Signal()  # it is taken
+        address_taken = Signal()  # it is taken
         allowed = Signal()
         m.d.comb += [
             allowed.eq(within_bounds(self.bounds, beat, self.skipped)),
-            begins.eq((left != 0) & ~offered & ~waits & (on_way != MAX_OUTSTANDING) & allowed & ~self.halt),
+            begins.eq((left != 0) & ~offered & ~waits & (in_flight != MAX_OUTSTANDING) & allowed & ~self.halt),
             axi.awaddr.eq(Cat(Const(0, self.skipped), beat[:-1])),
             axi.awlen.eq(length - 1),
             axi.awvalid.eq(offered | begins),
-            begun.eq(axi.awvalid & axi.awready),
-            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt & ~self.outside),
+            address_taken.eq(axi.awvalid & axi.awready),
+            request.ready.eq(((left == 0) | (address_taken & closes)) & ~self.halt & ~self.outside),
             axi.bready.eq(1),
             self.failed.eq(axi.bvalid & axi.bresp[1]),
-            self.idle.eq((left == 0) & (on_way == 0)),
+            self.idle.eq((left == 0) & (in_flight == 0)),
         ]
-        m.d.sync += [offered.eq(axi.awvalid & ~axi.awready), on_way.eq(on_way + begins - axi.bvalid)]
-        with m.If(begun):
+        m.d.sync += [offered.eq(axi.awvalid & ~axi.awready), in_flight.eq(in_flight + begins - axi.bvalid)]
+        with m.If(address_taken):
             m.d.sync += [beat.eq(beat + length), left.eq(left - length)]
-        with m.If(self.halt & (begun | ~offered)):
+        with m.If(self.halt & (address_taken | ~offered)):
             m.d.sync += left.eq(0)
         with m.If((left != 0) & ~offered & ~allowed):
             m.d.sync += [left.eq(0), self.outside.eq(1)]
@@ -127,11 +127,11 @@ class AxiWriter(Block):
         sends = Signal()  # a burst whose data are not all sent
         after = Signal(8, reset_less=True)  # its beats after the next one
         passes = Signal()  # a beat is written; otherwise its strobes are low
-        stands = Signal()  # a beat was offered before `halt` and is not taken: it must not change
+        must_stay = Signal()  # a beat was offered before `halt` and is not taken: it must not change
         sent = Signal()
         enters = Signal()
         m.d.comb += [
-            passes.eq(~self.halt | stands),
+            passes.eq(~self.halt | must_stay),
             axi.wvalid.eq(sends & (beats.valid | ~passes)),
             axi.wdata.eq(beats.payload.data & passes.replicate(self.data_bits)),
             axi.wstrb.eq(beats.payload.strobe & passes.replicate(self.data_bits // 8)),
@@ -140,7 +140,7 @@ class AxiWriter(Block):
             sent.eq(axi.wvalid & axi.wready),
             enters.eq((waits | begins) & (~sends | (sent & axi.wlast))),
         ]
-        m.d.sync += [stands.eq(axi.wvalid & ~axi.wready & passes), waits.eq((waits | begins) & ~enters)]
+        m.d.sync += [must_stay.eq(axi.wvalid & ~axi.wready & passes), waits.eq((waits | begins) & ~enters)]
         with m.If(begins):
             m.d.sync += waiting_length.eq(axi.awlen)
         with m.If(enters):

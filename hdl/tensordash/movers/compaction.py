@@ -72,8 +72,8 @@ class Compaction:
         self._name, self._swaps = name, []
         held: list[Value] = list(marks)
         for k in range(stages):
-            swaps = Signal(size, name=f"{name}_moves_{k}")
-            received = Signal(size, name=f"{name}_kept_{k}")
+            swaps = Signal(size, name=f"{name}_swaps_{k}")
+            received = Signal(size, name=f"{name}_received_{k}")
             rest = []
             for q in range(size):
                 other = q ^ 1 << k

@@ -49,7 +49,7 @@ class Deflate(Block):
         Units of all groups taken, until a last beat has left that is not full.
     flush : In(1)
         No group follows: the last beat leaves though it is not full. It must stay until no unit is held.
-    whole : Out
+    whole_beats : Out
         Number of beats that can leave without another group.
     beats : Out(stream of write_beat_layout)
         Beats to write. Bytes whose strobes are low are zero.
@@ -83,7 +83,7 @@ class Deflate(Block):
                 "groups": In(stream.Signature(self.size * width)),
                 "units": Out(unit_bits(lanes, width)),
                 "flush": In(1),
-                "whole": Out(range(self.max_beats + 1)),
+                "whole_beats": Out(range(self.max_beats + 1)),
                 "beats": Out(stream.Signature(write_beat_layout(data_bits))),
                 "mute": In(1),
             }
@@ -102,48 +102,48 @@ class Deflate(Block):
         blocks = self._blocks(m, filled, total)
 
         takes = Signal()
-        leaves = Signal()
+        beat_leaves = Signal()
         flushes = self.flush & (filled != 0)
         shows = self.groups.valid & ~self.mute
         offset = Cat(Const(0, shift - self.offset_bits), self.offset) if self.offset_bits else Const(0, shift)
         first = Signal(reset_less=True)  # no beat has left
         if self.offset_bits:
-            m.d.sync += first.eq(self.start | (first & ~leaves))
+            m.d.sync += first.eq(self.start | (first & ~beat_leaves))
         m.d.comb += [
             completed.eq(total >> shift),
-            self.whole.eq(Mux(self.groups.valid, completed - sent, flushes)),
+            self.whole_beats.eq(Mux(self.groups.valid, completed - sent, flushes)),
             self.units.eq(Cat(filled, beats_before) - offset),
-            self.beats.valid.eq(self.whole != 0),
-            leaves.eq(self.beats.valid & self.beats.ready),
+            self.beats.valid.eq(self.whole_beats != 0),
+            beat_leaves.eq(self.beats.valid & self.beats.ready),
             self.groups.ready.eq((completed == 0) | ((completed == sent + 1) & self.beats.ready)),
             takes.eq(self.groups.valid & self.groups.ready),
         ]
         for p in range(beat):
-            come, stays = [], []
+            sent_units, stays = [], []
             for place, held, units in blocks:
                 # The group's beat that has a unit of this block here. Places before its first are in the next beat.
                 number = (place >> shift) + above(place[:shift], p)
-                for target, chosen, name in ((sent, come, "comes"), (completed, stays, "stays")):
+                for target, chosen, name in ((sent, sent_units, "sends"), (completed, stays, "stays")):
                     one = Signal(name=f"{name}_{p}")
-                    m.d.comb += one.eq(held[p] & (number == target) & (shows if chosen is come else 1))
+                    m.d.comb += one.eq(held[p] & (number == target) & (shows if chosen is sent_units else 1))
                     chosen.append(units[p] & one.replicate(self.width))
             written = Signal(name=f"written_{p}")
             m.d.comb += written.eq((self.groups.valid | above(filled, p)) & ~(first & above(offset, p)))
             if p < beat - 1:
                 before = Signal(name=f"before_{p}")
                 m.d.comb += before.eq((sent == 0) & above(filled, p) & written & ~self.mute)
-                come.append(rest[p] & before.replicate(self.width))
+                sent_units.append(rest[p] & before.replicate(self.width))
                 with m.If(takes & ((completed != 0) | (filled <= p))):
                     m.d.sync += rest[p].eq(reduce(or_, stays))
             m.d.comb += [
-                self.beats.payload.data.word_select(p, self.width).eq(reduce(or_, come)),
+                self.beats.payload.data.word_select(p, self.width).eq(reduce(or_, sent_units)),
                 self.beats.payload.strobe.word_select(p, self.width // 8).eq(written.replicate(self.width // 8)),
             ]
-        with m.If(leaves):
+        with m.If(beat_leaves):
             m.d.sync += sent.eq(sent + 1)
         with m.If(takes):
             m.d.sync += [sent.eq(0), filled.eq(total), beats_before.eq(beats_before + completed)]
-        with m.If(flushes & leaves):
+        with m.If(flushes & beat_leaves):
             m.d.sync += [sent.eq(0), filled.eq(0)]
         with m.If(self.start):
             m.d.sync += [sent.eq(0), filled.eq(offset), beats_before.eq(0)]
@@ -168,14 +168,14 @@ class Deflate(Block):
             # Unmarked values are undefined. Repeating the masks makes the muxes smaller.
             units = network.compact(m, [some[i % len(some)] for i in range(beat)])
             blocks.append((place, [held & ~self.plain for held in network.held], units))
-            behind = Signal(range(beat + self.most), name=f"behind_masks_{k}")
-            m.d.comb += behind.eq(place + Mux(self.plain, 0, len(some)))
-            place = behind
+            next_place = Signal(range(beat + self.most), name=f"after_masks_{k}")
+            m.d.comb += next_place.eq(place + Mux(self.plain, 0, len(some)))
+            place = next_place
         for k in range(0, self.size, beat):
             marks = list(mask[k : k + beat] | self.plain.replicate(beat))
             network = Compaction(m, f"values_{k}", marks, place[: self.shift])
             blocks.append((place, network.held, network.compact(m, values[k : k + beat])))
-            behind = total if k + beat == self.size else Signal(range(beat + self.most), name=f"behind_values_{k}")
-            m.d.comb += behind.eq(place + count_ones(marks))
-            place = behind
+            next_place = total if k + beat == self.size else Signal(range(beat + self.most), name=f"after_values_{k}")
+            m.d.comb += next_place.eq(place + count_ones(marks))
+            place = next_place
         return blocks

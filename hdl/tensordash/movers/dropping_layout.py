@@ -45,7 +45,7 @@ class DroppingLayout(PairLayout):
     Source: docs/core.md, "Layout".
     """
 
-    carried = ("bank", "ends", "word")
+    step_signals = ("bank", "ends", "word")
 
     def __init__(self, config: CoreConfig) -> None:
         super().__init__(config, "b")
@@ -55,7 +55,7 @@ class DroppingLayout(PairLayout):
     def _more_members(self) -> dict[str, Any]:
         return {"index": Out(StepIndexWriteSignature(depth=self.depth, words=self.words))}
 
-    def _see_end(self, m: Module, name: str, step: Any) -> None:
+    def _add_writes(self, m: Module, name: str, step: Any) -> None:
         """Add `ends` to a step: it is the last of its stream."""
         step.ends = Signal(name=f"{name}_ends")
         m.d.comb += step.ends.eq(step.steps == 1)
@@ -141,8 +141,8 @@ class DroppingLayout(PairLayout):
         m.d.comb += [
             index.ends.eq(counted.valid),
             index.begin.eq(counted.begin),
-            *(index.lengths.kept[bank].eq(count) for bank, count in enumerate(counted.counts)),
-            index.lengths.more.eq(Mux(most == 0, 0, most - 1)),
+            *(index.lengths.counts[bank].eq(count) for bank, count in enumerate(counted.counts)),
+            index.lengths.last_word.eq(Mux(most == 0, 0, most - 1)),
         ]
         self._ending = ended.valid, counted.valid
 

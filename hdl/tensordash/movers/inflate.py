@@ -96,7 +96,7 @@ class Inflate(Block):
         """Build the held beats, and for each part a mux among them and a network that unpacks the values."""
         m = Module()
         slots, shift, out = self.slots, self.shift, self.out
-        buffered = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
+        buffered = [Signal(self.beat * self.width, name=f"buffered_{k}", reset_less=True) for k in range(slots)]
         held = Signal(range(slots + 1))  # beats held
         head = Signal(shift)  # the next unit
         done = Signal(self.number)  # parts of the group that have left
@@ -107,32 +107,32 @@ class Inflate(Block):
         counts = Signal()  # groups are to come
         full = Signal()
         reach = Signal(range(slots + 2))  # beats that units may come from
-        goes = Signal()  # a part can be offered
+        has_part = Signal()  # a part can be offered
         m.d.comb += [full.eq(held == slots), self.active.eq(counts | (self.plain & (held != 0)))]
         self._reach(m, full, held, reach)
 
         mask, after_mask = self._mask(m, buffered, held, head, done)
         window = [unit for beat in (*buffered, self.beats.payload) for unit in self._units(beat)]
         ends, values = self._values(m, window, mask, after_mask)
-        there = Signal(self.number)
+        complete = Signal(self.number)
         used = Signal(len(ends[-1]))  # where the last valid part ends
         uses_next = Signal()  # it takes units from the beat that is offered
         few = Signal()
         m.d.comb += [
-            there.eq(Cat(each <= (reach << shift) for each in ends)),
+            complete.eq(Cat(each <= (reach << shift) for each in ends)),
             uses_next.eq(used > slots * self.beat),
             few.eq(counts & (limit < ends[-1])),
-            self.parts.eq(there & ~done),
-            self.last.eq(there[-1]),
-            out.valid.eq(goes & (~uses_next | self.beats.valid)),
-            goes.eq((counts | self.plain) & (there & ~done).any() & ~few),
+            self.parts.eq(complete & ~done),
+            self.last.eq(complete[-1]),
+            out.valid.eq(has_part & (~uses_next | self.beats.valid)),
+            has_part.eq((counts | self.plain) & (complete & ~done).any() & ~few),
         ]
-        for bit, each in zip(there, ends, strict=True):
+        for bit, each in zip(complete, ends, strict=True):
             with m.If(bit):
                 m.d.comb += used.eq(each)
         if slots > 1:
             # Units that have not arrived may be undefined in a simulation.
-            values = [value & there[j // self.part].replicate(self.width) for j, value in enumerate(values)]
+            values = [value & complete[j // self.part].replicate(self.width) for j, value in enumerate(values)]
         m.d.comb += out.payload.eq(Cat(*values))
         takes = Signal()
         gives = Signal()
@@ -140,21 +140,21 @@ class Inflate(Block):
         m.d.comb += [
             gives.eq(out.valid & out.ready),
             freed.eq(Mux(gives, used >> shift, 0)),
-            self.beats.ready.eq(~(counts | self.plain) | ~full | (goes & out.ready & ((used >> shift) != 0))),
+            self.beats.ready.eq(~(counts | self.plain) | ~full | (has_part & out.ready & ((used >> shift) != 0))),
             takes.eq(self.beats.valid & self.beats.ready),
         ]
         m.d.sync += [held.eq(held + takes - freed), limit.eq(limit - (freed << shift))]
         for k, beat in enumerate(buffered):
-            following: Any = self.beats.payload
+            next_beat: Any = self.beats.payload
             for far in reversed(range(slots - k)):
-                following = Mux((freed == far) & (held > k + far), buffered[k + far], following)
+                next_beat = Mux((freed == far) & (held > k + far), buffered[k + far], next_beat)
             with m.If(takes | (freed != 0) if slots > 1 else takes):
-                m.d.sync += beat.eq(following)
+                m.d.sync += beat.eq(next_beat)
         with m.If(gives):
-            m.d.sync += [head.eq(used), done.eq(Mux(there[-1], 0, there))]
-        with m.If(gives & there[-1]):
+            m.d.sync += [head.eq(used), done.eq(Mux(complete[-1], 0, complete))]
+        with m.If(gives & complete[-1]):
             m.d.sync += groups_left.eq(groups_left - 1)
-        ends_all = gives & there[-1] & (groups_left == 1)
+        ends_all = gives & complete[-1] & (groups_left == 1)
         with m.If(few | (counts & ends_all)):
             m.d.sync += [counts.eq(0), self.wrong.eq(few | (limit != used))]
         with m.If(~(counts | self.plain)):
@@ -203,26 +203,26 @@ class Inflate(Block):
             units = chosen
         mask = Signal(self.size)
         after_mask = Signal(range(self.beat + self.masks))
-        behind = Signal(range(self.beat + self.masks))
-        comes = Cat(*units[: self.masks])
-        m.d.comb += behind.eq(head + self.masks)
+        mask_end = Signal(range(self.beat + self.masks))
+        arriving = Cat(*units[: self.masks])
+        m.d.comb += mask_end.eq(head + self.masks)
         # A mask with units that have not arrived is zero.
-        comes &= ((held << self.shift) >= behind).replicate(self.size)
-        going = self.plain
+        arriving &= ((held << self.shift) >= mask_end).replicate(self.size)
+        is_past_mask = self.plain
         if self.number > 1:
             earlier = Signal(self.size, reset_less=True)
-            again = done.any()
-            whole = Signal(self.size)
-            hold_lines = again.replicate(self.size)
-            m.d.comb += whole.eq((earlier & hold_lines) | (comes & ~hold_lines))
-            with m.If(~again):
-                m.d.sync += earlier.eq(comes)
+            resumes = done.any()
+            group_mask = Signal(self.size)
+            hold_lines = resumes.replicate(self.size)
+            m.d.comb += group_mask.eq((earlier & hold_lines) | (arriving & ~hold_lines))
+            with m.If(~resumes):
+                m.d.sync += earlier.eq(arriving)
             left = Cat(bit.replicate(self.part) for bit in ~done)
-            m.d.comb += mask.eq((whole | self.plain.replicate(self.size)) & left)
-            going |= again
+            m.d.comb += mask.eq((group_mask | self.plain.replicate(self.size)) & left)
+            is_past_mask |= resumes
         else:
-            m.d.comb += mask.eq(comes | self.plain.replicate(self.size))
-        m.d.comb += after_mask.eq(Mux(going, head, behind))
+            m.d.comb += mask.eq(arriving | self.plain.replicate(self.size))
+        m.d.comb += after_mask.eq(Mux(is_past_mask, head, mask_end))
         return mask, after_mask
 
     def _values(
@@ -249,8 +249,8 @@ class Inflate(Block):
             values += [
                 value & mark.replicate(self.width) for value, mark in zip(network.expand(m, chosen), marks, strict=True)
             ]
-            behind = Signal(range(self.beat + self.most), name=f"end_{k}")
-            m.d.comb += behind.eq(place + count_ones(marks))
-            ends.append(behind)
-            place = behind
+            part_end = Signal(range(self.beat + self.most), name=f"end_{k}")
+            m.d.comb += part_end.eq(place + count_ones(marks))
+            ends.append(part_end)
+            place = part_end
         return ends, values

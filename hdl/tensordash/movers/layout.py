@@ -80,10 +80,10 @@ class Layout(LayoutUnit):
         self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
         m.d.comb += self._starts.eq(descriptor.present & ~self._running)
         walked = self._walk(m, descriptor)
-        asked = self._ask(m, descriptor, walked)
-        turned = self._align(m, descriptor, asked)
+        requested = self._request(m, descriptor, walked)
+        turned = self._align(m, descriptor, requested)
         self._write(m, descriptor, turned)
-        self._finish(m, (walked, asked, turned))
+        self._finish(m, (walked, requested, turned))
         return m
 
     def _token(self, stage: str) -> Any:
@@ -109,13 +109,13 @@ class Layout(LayoutUnit):
         streams_left = Signal(12, name="streams_left", reset_less=True)
         part = Signal(self.parts, name="walked_part", reset_less=True)
         bank = Signal(depth, name="walked_bank", reset_less=True)
-        goes, last_step, ends = Signal(name="goes"), Signal(name="last_step"), Signal(name="run_ends")
+        advances, last_step, ends = Signal(name="advances"), Signal(name="last_step"), Signal(name="run_ends")
         m.d.comb += [
-            goes.eq(self._walking & (~walked.valid | walked.leaves)),
+            advances.eq(self._walking & (~walked.valid | walked.leaves)),
             last_step.eq(steps_left == 1),
             ends.eq(filling | (last_step & bank[-1])),
             walk.start.eq(self._starts),
-            walk.step.eq(goes & ~filling),
+            walk.step.eq(advances & ~filling),
             *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in ("address", "x", "y")),
             *(
                 getattr(walk, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
@@ -124,7 +124,7 @@ class Layout(LayoutUnit):
             ),
             *(walk.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
         ]
-        with m.If(goes):
+        with m.If(advances):
             m.d.sync += [
                 steps_left.eq(Mux(ends, descriptor["steps"], steps_left - 1)),
                 filling.eq(last_step & ~bank[-1] & ~filling),
@@ -146,7 +146,7 @@ class Layout(LayoutUnit):
             ]
         # The zeros go to all banks from the next one on.
         rest = Cat(bank[: k + 1].any() for k in range(depth))
-        with m.If(goes):
+        with m.If(advances):
             m.d.sync += [walked.banks.eq(Mux(filling, rest, bank)), walked.ends.eq(ends)]
             m.d.sync += self._positions(descriptor, walked, filling)
         with m.If(~walked.valid | walked.leaves):
@@ -167,17 +167,19 @@ class Layout(LayoutUnit):
             walked.limit.eq(Mux(none, 0, Mux(rest[DISTANCE_BITS:].any(), most, rest[:DISTANCE_BITS]))),
         ]
 
-    def _ask(self, m: Module, descriptor: DescriptorRegister, walked: Any) -> Any:
+    def _request(self, m: Module, descriptor: DescriptorRegister, walked: Any) -> Any:
         """Request the reads of a turn from the buffer, and wait until it is ready."""
         placement, read = self.placement, self.read
-        asked = self._token("asked")
-        asked.leaves = Signal(name="asked_leaves")
-        asked.reads = Signal(name="asked_reads")  # something is read
-        asked.enable = Signal(self.lanes, name="asked_enable", reset_less=True)
-        asked.address = Signal(ArrayLayout(self.address_bits, self.lanes), name="asked_address", reset_less=True)
-        asked.low = Signal(range(self.lanes), name="asked_low", reset_less=True)
-        asked.ports = Signal(self.lanes, name="asked_ports", reset_less=True)
-        asked.last = Signal(name="asked_last", reset_less=True)
+        requested = self._token("requested")
+        requested.leaves = Signal(name="requested_leaves")
+        requested.reads = Signal(name="requested_reads")  # something is read
+        requested.enable = Signal(self.lanes, name="requested_enable", reset_less=True)
+        requested.address = Signal(
+            ArrayLayout(self.address_bits, self.lanes), name="requested_address", reset_less=True
+        )
+        requested.low = Signal(range(self.lanes), name="requested_low", reset_less=True)
+        requested.ports = Signal(self.lanes, name="requested_ports", reset_less=True)
+        requested.last = Signal(name="requested_last", reset_less=True)
         turn = Signal.like(placement.turn, name="turn")
         moves = Signal(name="walked_moves")
         m.d.comb += [
@@ -186,7 +188,7 @@ class Layout(LayoutUnit):
             placement.turn.eq(turn),
             placement.first.eq(walked.first),
             placement.limit.eq(walked.limit),
-            moves.eq(walked.valid & (~asked.valid | asked.leaves)),
+            moves.eq(walked.valid & (~requested.valid | requested.leaves)),
             walked.leaves.eq(moves & placement.last),
         ]
         enable, outside = Signal(self.lanes, name="enable"), Signal(self.lanes, name="outside_banks")
@@ -201,64 +203,64 @@ class Layout(LayoutUnit):
                 enable[bank].eq(placement.enable[bank] & ~outside[bank]),
             ]
             with m.If(moves):
-                m.d.sync += asked.address[bank].eq(group)
+                m.d.sync += requested.address[bank].eq(group)
         with m.If(moves):
             m.d.sync += [
                 turn.eq(Mux(placement.last, 0, turn + 1)),
-                asked.enable.eq(enable),
-                asked.low.eq(walked.low),
-                asked.ports.eq(placement.ports),
-                asked.last.eq(placement.last),
-                asked.banks.eq(walked.banks),
-                asked.ends.eq(walked.ends),
+                requested.enable.eq(enable),
+                requested.low.eq(walked.low),
+                requested.ports.eq(placement.ports),
+                requested.last.eq(placement.last),
+                requested.banks.eq(walked.banks),
+                requested.ends.eq(walked.ends),
             ]
-        with m.If(~asked.valid | asked.leaves):
-            m.d.sync += [asked.valid.eq(walked.valid), asked.reads.eq(walked.valid & enable.any())]
+        with m.If(~requested.valid | requested.leaves):
+            m.d.sync += [requested.valid.eq(walked.valid), requested.reads.eq(walked.valid & enable.any())]
         with m.If(self._starts):
             m.d.sync += self._outside.eq(0)
         with m.Elif(moves & outside.any()):
             m.d.sync += self._outside.eq(1)
         m.d.comb += [
-            read.valid.eq(asked.reads),
-            read.enable.eq(asked.enable),
-            read.address.eq(asked.address),
-            asked.leaves.eq(asked.valid & (~asked.reads | read.ready)),
+            read.valid.eq(requested.reads),
+            read.enable.eq(requested.enable),
+            read.address.eq(requested.address),
+            requested.leaves.eq(requested.valid & (~requested.reads | read.ready)),
         ]
-        return asked
+        return requested
 
-    def _align(self, m: Module, descriptor: DescriptorRegister, asked: Any) -> Any:
+    def _align(self, m: Module, descriptor: DescriptorRegister, requested: Any) -> Any:
         """Drive the ports with the data that the buffer returns in the cycle after the request."""
         aligner = self.aligner
-        came = self._token("came")
-        came.enable = Signal(self.lanes, name="came_enable", reset_less=True)
-        came.low = Signal(range(self.lanes), name="came_low", reset_less=True)
-        came.ports = Signal(self.lanes, name="came_ports", reset_less=True)
-        came.last = Signal(name="came_last", reset_less=True)
+        returned = self._token("returned")
+        returned.enable = Signal(self.lanes, name="returned_enable", reset_less=True)
+        returned.low = Signal(range(self.lanes), name="returned_low", reset_less=True)
+        returned.ports = Signal(self.lanes, name="returned_ports", reset_less=True)
+        returned.last = Signal(name="returned_last", reset_less=True)
         turned = self._token("turned")
-        turned.came = came.valid
+        turned.returned = returned.valid
         turned.ports = [Signal(self.position_bits, name=f"port_{port}", reset_less=True) for port in range(self.lanes)]
-        m.d.sync += came.valid.eq(asked.leaves)
-        with m.If(asked.leaves):
+        m.d.sync += returned.valid.eq(requested.leaves)
+        with m.If(requested.leaves):
             m.d.sync += [
-                came.enable.eq(asked.enable),
-                came.low.eq(asked.low),
-                came.ports.eq(asked.ports),
-                came.last.eq(asked.last),
-                came.banks.eq(asked.banks),
-                came.ends.eq(asked.ends),
+                returned.enable.eq(requested.enable),
+                returned.low.eq(requested.low),
+                returned.ports.eq(requested.ports),
+                returned.last.eq(requested.last),
+                returned.banks.eq(requested.banks),
+                returned.ends.eq(requested.ends),
             ]
         m.d.comb += [
-            aligner.low.eq(came.low),
+            aligner.low.eq(returned.low),
             aligner.stride.eq(descriptor["stride"]),
-            aligner.enable.eq(came.enable),
+            aligner.enable.eq(returned.enable),
             *(aligner.banks[bank].eq(self.read.data[bank]) for bank in range(self.lanes)),
         ]
         for port, values in enumerate(turned.ports):
-            with m.If(came.valid & came.ports[port]):
+            with m.If(returned.valid & returned.ports[port]):
                 m.d.sync += values.eq(aligner.ports[port])
-        m.d.sync += turned.valid.eq(came.valid & came.last)
-        with m.If(came.valid):
-            m.d.sync += [turned.banks.eq(came.banks), turned.ends.eq(came.ends)]
+        m.d.sync += turned.valid.eq(returned.valid & returned.last)
+        with m.If(returned.valid):
+            m.d.sync += [turned.banks.eq(returned.banks), turned.ends.eq(returned.ends)]
         return turned
 
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: Any) -> None:
@@ -299,8 +301,8 @@ class Layout(LayoutUnit):
 
     def _finish(self, m: Module, stages: tuple[Any, Any, Any]) -> None:
         """Report the descriptor's end when no stage holds a group."""
-        walked, asked, turned = stages
-        left = Cat(self._walking, walked.valid, asked.valid, turned.came, turned.valid)
+        walked, requested, turned = stages
+        left = Cat(self._walking, walked.valid, requested.valid, turned.returned, turned.valid)
         error = self._error(self._beyond, self._outside)
         m.d.comb += [self.command.done.eq(self._running & ~left.any()), self.command.error.eq(error)]
         with m.If(self._starts):

@@ -119,7 +119,7 @@ class Load(Block):
         m.d.comb += self.command.error.eq(Mux(reader.outside, ERRORS["bounds"], in_bounds))
         with m.If(reader.beats.valid & reader.beats.ready & reader.beats.payload.error):
             m.d.sync += refused.eq(1)
-        data_come = Signal()
+        data_arrives = Signal()
         starts = Signal()  # groups come from the next cycle on
         first = Signal()  # the cycle in which plain groups start
         stops = Signal()
@@ -148,13 +148,13 @@ class Load(Block):
                     reader.request.payload.beat.eq(walk.place << place_shift),
                     reader.request.payload.count.eq(count),
                     walk.step.eq(walk.fits & reader.request.ready),
-                    data_come.eq(1),
+                    data_arrives.eq(1),
                 ]
                 m.d.sync += beyond.eq(~walk.fits)
                 with m.If(~walk.fits | (reader.request.ready & walk.last) | reader.outside):
                     m.next = "DRAIN"
             with m.State("DRAIN"):  # until the last group is in the buffer
-                m.d.comb += data_come.eq(1)
+                m.d.comb += data_arrives.eq(1)
                 with m.If(reader.idle & ~busy):
                     m.d.comb += self.command.done.eq(1)
                     m.next = "WAIT"
@@ -168,13 +168,13 @@ class Load(Block):
                 self._read_table(m, descriptor, inflate, refused, wrong, starts)
         if inflate is not None:
             to_inflate = Signal()
-            m.d.comb += [to_inflate.eq(first | data_come), inflate.plain.eq((~compressed & to_inflate) | stops)]
+            m.d.comb += [to_inflate.eq(first | data_arrives), inflate.plain.eq((~compressed & to_inflate) | stops)]
             self._write_inflated(m, descriptor, inflate, to_inflate, starts, stops)
         else:
-            self._write(m, descriptor, data_come if is_nvfp4 is None else data_come & ~is_nvfp4)
+            self._write(m, descriptor, data_arrives if is_nvfp4 is None else data_arrives & ~is_nvfp4)
         if self._expander is not None:
             m.submodules.expander = placed(self._expander, platform)
-            self._write_expanded(m, descriptor, data_come)
+            self._write_expanded(m, descriptor, data_arrives)
         return m
 
     def _read_table(
@@ -197,9 +197,9 @@ class Load(Block):
         word_bits = words.bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
         memory = Cat(descriptor["memory"], descriptor["memory_high"])[unit_skipped : config.address_bits]
-        begun = Signal()  # the first entry was requested
-        asked = Signal()  # both entries were requested
-        come = Signal()  # the first entry has arrived
+        first_requested = Signal()  # the first entry was requested
+        both_requested = Signal()  # both entries were requested
+        first_arrived = Signal()  # the first entry has arrived
         # A restoring division, one bit per cycle. The quotient replaces the dividend from below. Groups fit the buffer.
         bits = min(len(count), config.groups.bit_length())
         quotient = Signal(bits)
@@ -215,7 +215,7 @@ class Load(Block):
         memory_outside = Signal()  # above the highest address
         data_begin = memory + word
         units = Signal(33, reset_less=True)  # the first entry, then the units between the two
-        place = Mux(come, entry[:word_bits], table[:word_bits])
+        place = Mux(first_arrived, entry[:word_bits], table[:word_bits])
         m.d.comb += [
             difference.eq(shifted - segment),
             divided.eq(bits_left == 0),
@@ -225,10 +225,10 @@ class Load(Block):
             reader.request.payload.count.eq(1),
         ]
         with m.State("TABLE"):  # divide, and read two entries of the table
-            m.d.comb += reader.request.valid.eq(~begun | (divided & ~asked))
+            m.d.comb += reader.request.valid.eq(~first_requested | (divided & ~both_requested))
             with m.If(reader.request.valid & reader.request.ready):
-                m.d.sync += [begun.eq(1), asked.eq(begun)]
-                with m.If(~begun):
+                m.d.sync += [first_requested.eq(1), both_requested.eq(first_requested)]
+                with m.If(~first_requested):
                     m.d.sync += [quotient.eq(count), bits_left.eq(bits)]
             with m.If(~divided):
                 m.d.sync += [
@@ -237,9 +237,11 @@ class Load(Block):
                     bits_left.eq(bits_left - 1),
                 ]
             with m.If(reader.beats.valid):
-                m.d.sync += [come.eq(1), units.eq(word - Mux(come, units[:32], 0))]
-                with m.If(come):
-                    m.d.sync += [each.eq(0) for each in (begun, asked, come, quotient, rest)]
+                m.d.sync += [first_arrived.eq(1), units.eq(word - Mux(first_arrived, units[:32], 0))]
+                with m.If(first_arrived):
+                    m.d.sync += [
+                        each.eq(0) for each in (first_requested, both_requested, first_arrived, quotient, rest)
+                    ]
                     m.next = "UNITS"
                 with m.Else():
                     m.d.sync += [memory.eq(data_begin), memory_outside.eq(data_begin[len(memory) :].any())]
@@ -292,7 +294,7 @@ class Load(Block):
         m: Module,
         descriptor: DescriptorRegister,
         inflate: Inflate,
-        data_come: Value,
+        data_arrives: Value,
         starts: Signal,
         stops: Signal,
     ) -> None:
@@ -301,10 +303,10 @@ class Load(Block):
         address = descriptor["address"]
         m.d.comb += [
             inflate.start.eq(starts),
-            inflate.beats.valid.eq(beats.valid & data_come),
+            inflate.beats.valid.eq(beats.valid & data_arrives),
             inflate.beats.payload.eq(beats.payload.data),
             inflate.out.ready.eq(buffer.ready),
-            beats.ready.eq(~data_come | inflate.beats.ready),
+            beats.ready.eq(~data_arrives | inflate.beats.ready),
             buffer.valid.eq(out.valid & ~stops),
             buffer.data.as_value().eq(out.payload),
             buffer.enable.eq(Cat(bit.replicate(len(buffer.enable) // inflate.number) for bit in inflate.parts)),
@@ -313,24 +315,24 @@ class Load(Block):
         with m.If(out.valid & buffer.ready & inflate.last):
             m.d.sync += address.eq(address + 1)
 
-    def _write(self, m: Module, descriptor: DescriptorRegister, data_come: Value) -> None:
+    def _write(self, m: Module, descriptor: DescriptorRegister, data_arrives: Value) -> None:
         """Write groups into the buffer without inflate. Store all beats of a group but the last."""
         beats, buffer, axi_bits = self._reader.beats, self.buffer, self.config.axi_bits
         address = descriptor["address"]
-        whole = Signal()  # the beat ends its group
+        is_last_beat = Signal()  # the beat ends its group
         group: Value = beats.payload.data
         if self.beats > 1:
             index = Signal(range(self.beats))
             earlier = Signal((self.beats - 1) * axi_bits, reset_less=True)
             group = Cat(earlier, beats.payload.data)
-            m.d.comb += whole.eq(index == self.beats - 1)
-            with m.If(beats.valid & beats.ready & data_come):
+            m.d.comb += is_last_beat.eq(index == self.beats - 1)
+            with m.If(beats.valid & beats.ready & data_arrives):
                 m.d.sync += [index.eq(index + 1), earlier.eq(group[axi_bits:])]
         else:
-            m.d.comb += whole.eq(1)
+            m.d.comb += is_last_beat.eq(1)
         m.d.comb += [
-            beats.ready.eq(~data_come | ~whole | buffer.ready),
-            buffer.valid.eq(beats.valid & whole & data_come),
+            beats.ready.eq(~data_arrives | ~is_last_beat | buffer.ready),
+            buffer.valid.eq(beats.valid & is_last_beat & data_arrives),
             buffer.enable.eq(-1),
             buffer.data.as_value().eq(group),
             *(each.eq(address) for each in buffer.address),
@@ -338,20 +340,20 @@ class Load(Block):
         with m.If(buffer.valid & buffer.ready):
             m.d.sync += address.eq(address + 1)
 
-    def _write_expanded(self, m: Module, descriptor: DescriptorRegister, data_come: Signal) -> None:
+    def _write_expanded(self, m: Module, descriptor: DescriptorRegister, data_arrives: Signal) -> None:
         """Write the groups of an NVFP4 tensor, which bypass inflate."""
         expander, beats, buffer = self._expander, self._reader.beats, self.buffer
         assert expander is not None
         address, is_nvfp4 = descriptor["address"], descriptor["nvfp4"]
         m.d.comb += [
             expander.by_channel.eq(descriptor["by_channel"]),
-            expander.beats.valid.eq(beats.valid & data_come & is_nvfp4),
+            expander.beats.valid.eq(beats.valid & data_arrives & is_nvfp4),
             expander.beats.payload.eq(beats.payload.data),
             expander.out.ready.eq(buffer.ready),
         ]
         with m.If(is_nvfp4):
             m.d.comb += [
-                beats.ready.eq(~data_come | expander.beats.ready),
+                beats.ready.eq(~data_arrives | expander.beats.ready),
                 buffer.valid.eq(expander.out.valid),
                 buffer.enable.eq(-1),
                 buffer.data.as_value().eq(expander.out.payload),

@@ -61,7 +61,7 @@ class PairLayout(LayoutUnit):
     Source: docs/core.md, "Layout" and "Loops".
     """
 
-    carried: tuple[str, ...] = ("bank", "writes", "word", "part")
+    step_signals: tuple[str, ...] = ("bank", "writes", "word", "part")
     """Signals of a step that accompany its group from the request to the write."""
 
     def __init__(self, config: CoreConfig, side: str) -> None:
@@ -83,15 +83,15 @@ class PairLayout(LayoutUnit):
         self._left = Signal(name="left")  # there are groups without a request
         self._beyond = Signal(name="beyond")  # a word lies beyond the stream buffer's end
         self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
-        self._goes = [Signal(name=f"goes_{k}") for k in range(GROUPS)]  # groups that leave the queue
+        self._leaving = [Signal(name=f"leaving_{k}") for k in range(GROUPS)]  # groups that leave the queue
         m.d.comb += self._starts.eq(descriptor.present & ~self._running)
         waiting = self._wait(m, descriptor)
         steps = self._count(m, descriptor)
-        asked = self._ask(m, descriptor, waiting, steps)
-        came = self._come(m, asked)
-        turned = self._align(m, descriptor, came)
+        requested = self._request(m, descriptor, waiting, steps)
+        returned = self._receive(m, requested)
+        turned = self._align(m, descriptor, returned)
         self._write(m, descriptor, turned)
-        self._finish(m, (asked[0].valid, came[0].valid, turned[0].valid))
+        self._finish(m, (requested[0].valid, returned[0].valid, turned[0].valid))
         return m
 
     def _wait(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
@@ -100,7 +100,7 @@ class PairLayout(LayoutUnit):
         m.d.comb += [
             queue.start.eq(self._starts),
             queue.active.eq(self._running),
-            queue.leave.eq(Cat(self._goes)),
+            queue.leave.eq(Cat(self._leaving)),
             *(getattr(queue, name).eq(descriptor[name]) for name in QUEUE_FIELDS),
             *(
                 getattr(queue, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
@@ -129,35 +129,37 @@ class PairLayout(LayoutUnit):
 
         `left` is set if a step exists, and `full` if its word is beyond the end.
         """
-        now, after, later = (self._step(name) for name in ("now", "after", "later"))
-        now.left = self._left
-        for one, other in ((now, after), (after, later)):
+        current, after, later = (self._step(name) for name in ("current", "after", "later"))
+        current.left = self._left
+        for one, other in ((current, after), (after, later)):
             other.left = self._follow(m, descriptor, one, other)
-        for name, step in (("now", now), ("after", after)):
+        for name, step in (("current", current), ("after", after)):
             step.full = Signal(name=f"{name}_full")
             m.d.comb += step.full.eq(step.word == self.words)
-            self._see_end(m, name, step)
-        with m.If(self._goes[0]):
+            self._add_writes(m, name, step)
+        with m.If(self._leaving[0]):
             for name in vars(after):
                 if name in vars(later):
-                    m.d.sync += getattr(now, name).eq(Mux(self._goes[1], getattr(later, name), getattr(after, name)))
-        with m.Elif(self._left & now.full):
+                    m.d.sync += getattr(current, name).eq(
+                        Mux(self._leaving[1], getattr(later, name), getattr(after, name))
+                    )
+        with m.Elif(self._left & current.full):
             m.d.sync += [self._beyond.eq(1), self._left.eq(0)]
         with m.If(self._starts):
             beyond = descriptor["base"] >= self.words
             m.d.sync += [
-                now.steps.eq(descriptor["steps"]),
-                now.streams.eq(descriptor["streams"]),
-                now.bank.eq(1),
-                now.part.eq(1),
-                now.word.eq(descriptor["base"]),
-                now.begin.eq(descriptor["base"]),
+                current.steps.eq(descriptor["steps"]),
+                current.streams.eq(descriptor["streams"]),
+                current.bank.eq(1),
+                current.part.eq(1),
+                current.word.eq(descriptor["base"]),
+                current.begin.eq(descriptor["base"]),
                 self._left.eq(~beyond),
                 self._beyond.eq(beyond),
             ]
-        return [now, after]
+        return [current, after]
 
-    def _see_end(self, m: Module, name: str, step: Any) -> None:
+    def _add_writes(self, m: Module, name: str, step: Any) -> None:
         """Add `writes` to a step: its bank and the banks padded with zeros."""
         step.writes = Signal(self.depth, name=f"{name}_writes")
         rest = Cat(step.bank[: k + 1].any() for k in range(self.depth))
@@ -193,7 +195,7 @@ class PairLayout(LayoutUnit):
             valid=Signal(name=f"{name}_valid"),
             **{
                 each: Signal(shapes.get(each, self.depth), name=f"{name}_{each}", reset_less=True)
-                for each in self.carried
+                for each in self.step_signals
             },
         )
 
@@ -207,12 +209,12 @@ class PairLayout(LayoutUnit):
         token.last = Signal(name=f"{name}_last", reset_less=True)
         return token
 
-    def _ask(self, m: Module, descriptor: DescriptorRegister, waiting: list[Any], steps: list[Any]) -> list[Any]:
+    def _request(self, m: Module, descriptor: DescriptorRegister, waiting: list[Any], steps: list[Any]) -> list[Any]:
         """Request the reads of a turn or of a pair from the buffer, and wait until it is ready."""
         read = self.read
-        asked = [self._read_token(f"asked_{k}") for k in range(GROUPS)]
-        self._leaves = Signal(name="asked_leaves")
-        reads, turn = Signal(name="asked_reads"), Signal.like(self.placements[0].turn, name="turn")
+        requested = [self._read_token(f"requested_{k}") for k in range(GROUPS)]
+        self._leaves = Signal(name="requested_leaves")
+        reads, turn = Signal(name="requested_reads"), Signal.like(self.placements[0].turn, name="turn")
         enables, halves, groups, outside = zip(
             *(self._locate(m, k, descriptor, waiting[k], turn if k == 0 else Const(0)) for k in range(GROUPS)),
             strict=True,
@@ -226,15 +228,15 @@ class PairLayout(LayoutUnit):
                     for k in range(self.lanes)
                 ).any()
             ),
-            moves.eq(waiting[0].valid & steps[0].left & ~steps[0].full & (~asked[0].valid | self._leaves)),
+            moves.eq(waiting[0].valid & steps[0].left & ~steps[0].full & (~requested[0].valid | self._leaves)),
             pair.eq(
                 (waiting[1].valid & steps[1].left & ~steps[1].full)
                 & (first.last & (turn == 0))
                 & ~self._collide(steps)
                 & ~conflict
             ),
-            self._goes[0].eq(moves & first.last),
-            self._goes[1].eq(moves & pair),
+            self._leaving[0].eq(moves & first.last),
+            self._leaving[1].eq(moves & pair),
         ]
         enable = Signal(GROUPS * self.lanes, name="read_banks")
         for bank in range(self.lanes):
@@ -242,24 +244,28 @@ class PairLayout(LayoutUnit):
                 wants = [enables[k][bank] & (halves[k][bank] == half) for k in range(GROUPS)]
                 place = GROUPS * bank + half
                 m.d.comb += enable[place].eq(wants[0] | (pair & wants[1]))
-                address = Signal(self.address_bits - 1, name=f"asked_address_{place}", reset_less=True)
+                address = Signal(self.address_bits - 1, name=f"requested_address_{place}", reset_less=True)
                 with m.If(moves):
                     m.d.sync += address.eq(Mux(wants[0], groups[0][bank], groups[1][bank])[1 : self.address_bits])
                 m.d.comb += read.address[place].eq(address)
-        read_banks = Signal.like(enable, name="asked_banks", reset_less=True)
+        read_banks = Signal.like(enable, name="requested_banks", reset_less=True)
         with m.If(moves):
             m.d.sync += [turn.eq(Mux(first.last, 0, turn + 1)), read_banks.eq(enable)]
-            for k, token in enumerate(asked):
+            for k, token in enumerate(requested):
                 m.d.sync += [
-                    *(getattr(token, name).eq(getattr(steps[k], name)) for name in self.carried),
+                    *(getattr(token, name).eq(getattr(steps[k], name)) for name in self.step_signals),
                     token.enable.eq(enables[k]),
                     token.half.eq(halves[k]),
                     token.low.eq(waiting[k].low),
                     token.ports.eq(self.placements[k].ports),
                     token.last.eq(self.placements[k].last),
                 ]
-        with m.If(~asked[0].valid | self._leaves):
-            m.d.sync += [asked[0].valid.eq(moves), asked[1].valid.eq(moves & pair), reads.eq(moves & enable.any())]
+        with m.If(~requested[0].valid | self._leaves):
+            m.d.sync += [
+                requested[0].valid.eq(moves),
+                requested[1].valid.eq(moves & pair),
+                reads.eq(moves & enable.any()),
+            ]
         with m.If(self._starts):
             m.d.sync += self._outside.eq(0)
         with m.Elif(moves & (outside[0].any() | (pair & outside[1].any()))):
@@ -267,9 +273,9 @@ class PairLayout(LayoutUnit):
         m.d.comb += [
             read.valid.eq(reads),
             read.enable.eq(read_banks),
-            self._leaves.eq(asked[0].valid & (~reads | read.ready)),
+            self._leaves.eq(requested[0].valid & (~reads | read.ready)),
         ]
-        return asked
+        return requested
 
     def _locate(self, m: Module, k: int, descriptor: DescriptorRegister, group: Any, turn: Value) -> tuple[Any, ...]:
         """Find the banks that a group reads, the half and group in each, and the banks beyond the buffer's end."""
@@ -299,21 +305,21 @@ class PairLayout(LayoutUnit):
             groups.append(at)
         return enable, half, groups, outside
 
-    def _come(self, m: Module, asked: list[Any]) -> list[Any]:
+    def _receive(self, m: Module, requested: list[Any]) -> list[Any]:
         """Carry the groups into the cycle in which the buffer returns the data."""
-        came = [self._read_token(f"came_{k}") for k in range(GROUPS)]
-        for token, before in zip(came, asked, strict=True):
+        returned = [self._read_token(f"returned_{k}") for k in range(GROUPS)]
+        for token, before in zip(returned, requested, strict=True):
             m.d.sync += token.valid.eq(self._leaves & before.valid)
             with m.If(self._leaves):
                 m.d.sync += [
                     signal.eq(getattr(before, name)) for name, signal in vars(token).items() if name != "valid"
                 ]
-        return came
+        return returned
 
-    def _align(self, m: Module, descriptor: DescriptorRegister, came: list[Any]) -> list[Any]:
+    def _align(self, m: Module, descriptor: DescriptorRegister, returned: list[Any]) -> list[Any]:
         """Collect the ports' values over all turns of a group."""
         turned = [self._token(f"turned_{k}") for k in range(GROUPS)]
-        for k, (token, before) in enumerate(zip(turned, came, strict=True)):
+        for k, (token, before) in enumerate(zip(turned, returned, strict=True)):
             aligner, data = self.aligners[k], self.read.data
             token.ports = [
                 Signal(self.position_bits, name=f"port_{k}_{port}", reset_less=True) for port in range(self.lanes)
@@ -332,7 +338,7 @@ class PairLayout(LayoutUnit):
                     m.d.sync += values.eq(aligner.ports[port])
             m.d.sync += token.valid.eq(before.valid & before.last)
             with m.If(before.valid):
-                m.d.sync += [getattr(token, name).eq(getattr(before, name)) for name in self.carried]
+                m.d.sync += [getattr(token, name).eq(getattr(before, name)) for name in self.step_signals]
         return turned
 
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: list[Any]) -> None:

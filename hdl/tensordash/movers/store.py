@@ -112,7 +112,7 @@ class Store(Block):
         self._plain = Signal(name="plain")  # beats of groups may leave without a count
         self._records = Signal(name="records")
         self._to_send = Signal(range(2 * MAX_BEATS + 1), name="to_send")  # beats requested, of units or of a record
-        self._entry = Signal(name="entry_goes")  # the next beat is an entry of the table
+        self._entry = Signal(name="entry_next")  # the next beat is an entry of the table
         self._mute = Signal(name="mute")  # the beat has no data of a group
         self._memory_outside = Signal(name="memory_outside")  # units would be above the highest address
         self._all_read = Signal(name="all_read")  # no group is held or still to come
@@ -188,39 +188,39 @@ class Store(Block):
     def _read(self, m: Module, descriptor: DescriptorRegister, walk: MoveWalk, compressed: Value) -> None:
         """Read groups up to the walk's place, one ahead of the group that is held."""
         buffer, group, held, leaves = self.buffer, self._group, self._held, self._leaves
-        comes = Signal()  # the buffer delivers a group in this cycle
+        arrives = Signal()  # the buffer delivers a group in this cycle
         taken = Signal(name="group_taken")  # there is room for that group
         asks = Signal()
         soon = Signal(name="group_soon")  # there should be room when a group requested now arrives
-        again = Signal()  # the request must not be withdrawn
+        must_repeat = Signal()  # the request must not be withdrawn
         # The descriptor's field is the counter, unless it is too narrow for the group after the last.
         pointer: Value = descriptor["address"]
         if self.config.groups >> len(pointer):
             first, pointer = pointer, Signal(len(pointer) + 1, name="pointer", reset_less=True)
             with m.If(self._waits):
                 m.d.sync += pointer.eq(first)
-        following = Signal(len(pointer))
+        next_group = Signal(len(pointer))
         # The number of a group's beats is unknown when it arrives. A deflated group mostly makes at most one.
         unknown = Const(1) if self.beats == 1 else compressed
         m.d.comb += [
-            taken.eq(comes & (~held | leaves)),
-            following.eq(Mux(taken, pointer + 1, pointer)),
-            asks.eq(~self._waits & (following != walk.address[: len(pointer)])),
-            soon.eq(((self._left == 2) & self._sent) | ((~held | leaves) & (~comes | unknown))),
-            self._all_read.eq(~asks & ~comes & ~held),
-            buffer.valid.eq(asks & (soon | again)),
+            taken.eq(arrives & (~held | leaves)),
+            next_group.eq(Mux(taken, pointer + 1, pointer)),
+            asks.eq(~self._waits & (next_group != walk.address[: len(pointer)])),
+            soon.eq(((self._left == 2) & self._sent) | ((~held | leaves) & (~arrives | unknown))),
+            self._all_read.eq(~asks & ~arrives & ~held),
+            buffer.valid.eq(asks & (soon | must_repeat)),
             buffer.enable.eq(-1),
-            *(each.eq(following) for each in buffer.address),
+            *(each.eq(next_group) for each in buffer.address),
         ]
         m.d.sync += [
-            comes.eq(buffer.valid & buffer.ready),
-            again.eq(buffer.valid & ~buffer.ready),
-            held.eq((held & ~leaves) | comes),
+            arrives.eq(buffer.valid & buffer.ready),
+            must_repeat.eq(buffer.valid & ~buffer.ready),
+            held.eq((held & ~leaves) | arrives),
         ]
         with m.If(self._waits):
             m.d.sync += held.eq(0)
         with m.If(taken):
-            m.d.sync += [pointer.eq(following), group.eq(buffer.data.as_value())]
+            m.d.sync += [pointer.eq(next_group), group.eq(buffer.data.as_value())]
         # Counts that change later must not change a beat that waits.
         counts = Cat(self.zeros, self.non_finite, self.overflow, Const(0, RECORD_BITS - COUNT_BITS))
         if self.config.axi_bits > RECORD_BITS:
@@ -249,18 +249,18 @@ class Store(Block):
     def _send_deflated(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, compressed: Value) -> None:
         """Send the beats of groups, plain or deflated."""
         beats = self._writer.beats
-        goes = Signal()
+        sends = Signal()
         m.d.comb += [
             deflate.start.eq(self._waits),
             deflate.plain.eq(~compressed),
             deflate.mute.eq(self._mute),
             deflate.groups.payload.eq(self._group),
             deflate.groups.valid.eq(self._held | self._records),
-            self._left.eq(deflate.whole),
+            self._left.eq(deflate.whole_beats),
             self._leaves.eq(self._held & deflate.groups.valid & deflate.groups.ready),
-            goes.eq(self._plain | ((self._to_send != 0) & ~self._entry)),
-            beats.valid.eq(goes & deflate.beats.valid),
-            deflate.beats.ready.eq(goes & beats.ready),
+            sends.eq(self._plain | ((self._to_send != 0) & ~self._entry)),
+            beats.valid.eq(sends & deflate.beats.valid),
+            deflate.beats.ready.eq(sends & beats.ready),
             beats.payload.eq(deflate.beats.payload),
         ]
         if deflate.offset_bits:
@@ -297,12 +297,14 @@ class Store(Block):
         writer, config, to_send = self._writer, self.config, self._to_send
         word_bits = (config.axi_bits // 32).bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
-        kept_table = Cat(descriptor.stored_bits("table"), descriptor.stored_bits("table_high"))[2 : config.address_bits]
+        stored_table = Cat(descriptor.stored_bits("table"), descriptor.stored_bits("table_high"))[
+            2 : config.address_bits
+        ]
         later, segment = descriptor["count_0"], descriptor["segment"]  # groups in later segments, and in each
         segment_left = Signal(16)  # groups of this segment that are still to come
         entry = Signal(len(deflate.units), reset_less=True)
         entry_waits = Signal()
-        entry_asked = Signal()
+        entry_requested = Signal()
         entries_end = Signal()  # the last entry, at the end of all segments, has been made
         entry_sent = Signal()
         before_entry = Signal(len(to_send), reset_less=True)  # beats of units to send before the entry
@@ -329,19 +331,19 @@ class Store(Block):
                 m.d.sync += later.eq(Mux(shorter[-1], 0, shorter))
             with m.If(makes):
                 m.d.sync += [entry.eq(deflate.units), entry_waits.eq(1), entries_end.eq(~self._leaves)]
-            m.d.comb += [count.eq(deflate.whole - to_send), asks.eq(deflate.whole > to_send)]
+            m.d.comb += [count.eq(deflate.whole_beats - to_send), asks.eq(deflate.whole_beats > to_send)]
             for max_waiting, size, groups in _requests_ahead(deflate):
                 sure = (segment_left >= groups) | (~entry_waits & (later >= groups) & (segment >= groups))
                 with m.If((to_send <= max_waiting) & sure):
                     m.d.comb += [count.eq(size), asks.eq(1)]
-            with m.If(entry_waits & ~entry_asked):
+            with m.If(entry_waits & ~entry_requested):
                 m.d.comb += [
                     writer.request.valid.eq(1),
                     writer.request.payload.beat.eq(Cat(table[word_bits:], table_outside)),
                     writer.request.payload.count.eq(1),
                 ]
                 with m.If(writer.request.ready):
-                    m.d.sync += [entry_asked.eq(1), before_entry.eq(to_send - unit_sent)]
+                    m.d.sync += [entry_requested.eq(1), before_entry.eq(to_send - unit_sent)]
             with m.Else():
                 m.d.comb += [writer.request.valid.eq(asks), writer.request.payload.count.eq(count)]
                 with m.If(asks & writer.request.ready):
@@ -350,7 +352,7 @@ class Store(Block):
                 with m.If(unit_sent):
                     m.d.sync += before_entry.eq(before_entry - 1)
             # Data leave in the order of requests.
-            m.d.comb += [self._entry.eq(entry_asked & (before_entry == 0)), unit_sent.eq(self._sent & ~self._entry)]
+            m.d.comb += [self._entry.eq(entry_requested & (before_entry == 0)), unit_sent.eq(self._sent & ~self._entry)]
             with m.If(self._entry):
                 m.d.comb += [
                     self._mute.eq(1),
@@ -362,14 +364,14 @@ class Store(Block):
                     writer.beats.payload.strobe.eq(0xF << (table[:word_bits] << 2) if word_bits else 0xF),
                 ]
             with m.If(entry_sent):
-                m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), kept_table.eq(next_table)]
+                m.d.sync += [entry_waits.eq(0), entry_requested.eq(0), stored_table.eq(next_table)]
                 m.d.sync += table_outside.eq(next_table[len(table)])
             with m.If(entries_end & ~entry_waits & ~asks & (to_send == 0)):
                 m.d.sync += [entries_end.eq(0), table_outside.eq(0)]
                 m.next = "DRAIN"
             with m.If(writer.outside & writer.idle):  # all beats before the refused burst are written
                 m.d.comb += deflate.start.eq(1)
-                m.d.sync += [each.eq(0) for each in (to_send, segment_left, entry_waits, entry_asked, entries_end)]
+                m.d.sync += [each.eq(0) for each in (to_send, segment_left, entry_waits, entry_requested, entries_end)]
                 m.d.sync += table_outside.eq(0)
                 m.next = "DRAIN"
 

@@ -60,7 +60,7 @@ class Feeder(Block):
         self._known = Signal(range(self.slots + 1), name="known")  # held steps that are not open
         self._open = Signal(name="open")
         self._left = Signal(range(self.slots + 1), name="left")  # steps held that are not taken
-        self._kept = Signal(depth, name="kept")  # steps in the beat, as a thermometer
+        self._present = Signal(depth, name="present")  # steps in the beat, as a thermometer
         self._enters = Signal(depth, name="enters")  # steps that enter, as a thermometer
         self._ends = Signal(depth, name="ends")  # the entering step that ends its stream, one-hot
         self._closes = Signal(name="closes")  # a null beat ends the stream of the open step
@@ -100,16 +100,19 @@ class Feeder(Block):
         step_bytes = self.step_bytes
         entering, opens = Signal(name="entering"), Signal(name="opens")
         count = Signal.like(self._count, name="count_next")
-        whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
+        whole = Cat(self._present[step].replicate(step_bytes) for step in range(depth))
         m.d.comb += [
             # The lowest byte's bit decides about a step. The others are only checked.
-            *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
+            *(
+                self._present[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all())
+                for step in range(depth)
+            ),
             self._left.eq(self._count - self.port.taken),
             beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),
             entering.eq(beat.tvalid & beat.tready),
-            self._enters.eq(self._kept & entering.replicate(depth)),
-            self._ends.eq(self._enters & ~Cat(self._kept[1:], Const(0, 1)) & beat.tlast.replicate(depth)),
-            self._closes.eq(entering & beat.tlast & ~self._kept[0] & self._open),
+            self._enters.eq(self._present & entering.replicate(depth)),
+            self._ends.eq(self._enters & ~Cat(self._present[1:], Const(0, 1)) & beat.tlast.replicate(depth)),
+            self._closes.eq(entering & beat.tlast & ~self._present[0] & self._open),
             opens.eq(Mux(self._enters[0], ~beat.tlast, self._open & ~self._closes)),
             count.eq(self._left + sum(self._enters)),
             self.empty.eq(self._count == 0),
@@ -117,7 +120,7 @@ class Feeder(Block):
                 entering
                 & (
                     (beat.tkeep != whole)
-                    | Mux(beat.tlast, ~self._kept[0] & ~self._open, self._kept[0] & ~self._kept[-1])
+                    | Mux(beat.tlast, ~self._present[0] & ~self._open, self._present[0] & ~self._present[-1])
                 )
             ),
         ]

@@ -233,11 +233,11 @@ class Control(Block):
         present_count = Signal(depth + 1)
         m.d.comb += present_count.eq(_one_hot(self._present))
         count = list(enumerate(present_count))
-        behind = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
+        after_youngest = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
         m.d.sync += oldest.eq(oldest_next)
         m.d.comb += self.motion.oldest.eq(oldest)
         # The slot after the youngest step, where the next one is written.
-        m.d.comb += self.entry_line.eq(Cat(behind))
+        m.d.comb += self.entry_line.eq(Cat(after_youngest))
 
 
 def _one_hot(thermometer):

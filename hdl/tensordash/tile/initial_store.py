@@ -24,7 +24,7 @@ class InitialStore(Block):
     ----------
     rows, columns, out_rows : int
         Shape of a block, and rows of a beat.
-    at_once : bool
+    pops_blocks : bool
         Sums start from C. Otherwise C is added to sums as they leave.
     floating : bool
         C is FP32, not INT32.
@@ -38,8 +38,8 @@ class InitialStore(Block):
     available : Out(1)
         There is a complete block that no stream has claimed.
     pop : In(1)
-        The oldest beat leaves (`at_once`: the block). Only if a stream has claimed its block.
-    values : Out(32, columns, out_rows or, `at_once`, rows)
+        The oldest beat leaves (`pops_blocks`: the block). Only if a stream has claimed its block.
+    values : Out(32, columns, out_rows or, `pops_blocks`, rows)
         The oldest beat, or the block.
     empty : Out(1)
         The store holds no C.
@@ -54,23 +54,23 @@ class InitialStore(Block):
     Source: docs/tile.md, "One cycle", step 6.
     """
 
-    def __init__(self, *, rows: int, columns: int, out_rows: int, at_once: bool, floating: bool) -> None:
+    def __init__(self, *, rows: int, columns: int, out_rows: int, pops_blocks: bool, floating: bool) -> None:
         self.rows = require_int("rows", rows, 1)
         self.columns = require_int("columns", columns, 1)
         self.out_rows = require_int("out_rows", out_rows, 1, rows)
-        self.at_once = require_bool("at_once", at_once)
+        self.pops_blocks = require_bool("pops_blocks", pops_blocks)
         self.floating = require_bool("floating", floating)
         if rows % out_rows:
             raise ValueError(f"out_rows must divide rows = {rows}, not {out_rows}")
         self.beats = rows // out_rows
-        self.slots = self.beats * (1 if at_once else 2)
+        self.slots = self.beats * (1 if pops_blocks else 2)
         super().__init__(
             {
                 "c": In(stream.Signature(beat_layout(out_rows, columns))),
                 "starts": In(1),
                 "available": Out(1),
                 "pop": In(1),
-                "values": Out(ArrayLayout(ArrayLayout(RESULT_BITS, columns), rows if at_once else out_rows)),
+                "values": Out(ArrayLayout(ArrayLayout(RESULT_BITS, columns), rows if pops_blocks else out_rows)),
                 "empty": Out(1),
                 "wrong_last": Out(1),
                 "non_finite": Out(1),
@@ -95,7 +95,7 @@ class InitialStore(Block):
             self.available.eq(blocks != 0),
             self.wrong_last.eq(entering & (payload.last ^ complete)),
         ]
-        leaving = Const(slots) if self.at_once else Const(1)
+        leaving = Const(slots) if self.pops_blocks else Const(1)
         with m.If(self.pop):
             m.d.sync += held.eq(held + entering - leaving)
         with m.Else():
@@ -112,7 +112,7 @@ class InitialStore(Block):
             for slot in range(slots):
                 with m.If(writing[slot]):
                     m.d.sync += stored[slot].eq(payload.values)
-        if self.at_once:
+        if self.pops_blocks:
             m.d.comb += self.values.as_value().eq(Cat(beat.as_value() for beat in stored))
         else:
             reading = Signal(slots, init=1)

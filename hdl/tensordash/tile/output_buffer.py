@@ -50,23 +50,23 @@ class OutputBuffer(Block):
     def elaborate(self, platform):
         """Hold the oldest beat in the register of `out`, and a beat that has to wait for it in a second one."""
         m = Module()
-        shown_valid, behind_valid = Signal(name="shown_valid"), Signal(name="behind_valid")
-        shown = Signal.like(self.beats.payload, name="shown", reset_less=True)
-        behind = Signal.like(self.beats.payload, name="behind", reset_less=True)
+        first_valid, second_valid = Signal(name="first_valid"), Signal(name="second_valid")
+        first = Signal.like(self.beats.payload, name="first", reset_less=True)
+        second = Signal.like(self.beats.payload, name="second", reset_less=True)
         m.d.comb += [
-            self.beats.ready.eq(~behind_valid),
-            self.out.valid.eq(shown_valid),
-            self.out.payload.eq(shown),
-            self.empty.eq(~shown_valid),
+            self.beats.ready.eq(~second_valid),
+            self.out.valid.eq(first_valid),
+            self.out.payload.eq(first),
+            self.empty.eq(~first_valid),
         ]
-        with m.If(~shown_valid | self.out.ready):
+        with m.If(~first_valid | self.out.ready):
             m.d.sync += [
-                shown_valid.eq(behind_valid | self.beats.valid),
-                behind_valid.eq(0),
-                shown.eq(Mux(behind_valid, behind, self.beats.payload)),
+                first_valid.eq(second_valid | self.beats.valid),
+                second_valid.eq(0),
+                first.eq(Mux(second_valid, second, self.beats.payload)),
             ]
         with m.Else():
-            m.d.sync += behind_valid.eq(behind_valid | self.beats.valid)
-        with m.If(self.beats.valid & ~behind_valid):
-            m.d.sync += behind.eq(self.beats.payload)
+            m.d.sync += second_valid.eq(second_valid | self.beats.valid)
+        with m.If(self.beats.valid & ~second_valid):
+            m.d.sync += second.eq(self.beats.payload)
         return m

@@ -127,7 +127,7 @@ class Tile(Block):
                 rows=rows,
                 columns=columns,
                 out_rows=config.out_rows,
-                at_once=starts_from_c(numerics),
+                pops_blocks=starts_from_c(numerics),
                 floating=isinstance(config.a_format, FloatFormat),
             )
         if config.registered_ready:
@@ -332,7 +332,7 @@ class Tile(Block):
         m.submodules.initial_store = placed(store, platform)
         wiring.connect(m, wiring.flipped(self.c), store.c)
         m.d.comb += [self.control.startable.eq(store.available), store.starts.eq(self.control.starts)]
-        if store.at_once:
+        if store.pops_blocks:
             m.d.comb += store.pop.eq(self._start)
             m.d.comb += [pe.sum.c.eq(store.values[row][column]) for (row, column), pe in self.pes.items()]
         else:

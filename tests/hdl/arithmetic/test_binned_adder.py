@@ -43,7 +43,7 @@ class BiasedAdder(wiring.Component):
             self.aligner.enable.eq(self.enable),
             Value.cast(self.adder.bias).eq(Value.cast(self.aligner.aligned)),
             self.adder.carry.eq(self.aligner.carry),
-            self.adder.again.eq(self.is_second),
+            self.adder.second_pass.eq(self.is_second),
         ]
         return m
 

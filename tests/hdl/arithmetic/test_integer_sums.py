@@ -65,7 +65,7 @@ def test_sums(biased):
             context.set(dut.partial, second)
             context.set(dut.add, adds)
             if biased:
-                context.set(dut.again, is_second)
+                context.set(dut.second_pass, is_second)
                 context.set(dut.earlier, first if is_second else other)
                 context.set(dut.bias, 0 if adds else second)
             total = first + (second if adds or biased else 0)

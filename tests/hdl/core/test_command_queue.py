@@ -25,19 +25,19 @@ def test_the_bench_passes_with_the_effort_of_mutants():
     assert run_unit(CommandQueue(config=config), "command_queue", config, seed=0, effort=0.3) == []
 
 
-HELD = "(passed - done[5:0])"
+HELD = "(forwarded - done[5:0])"
 BROKEN = {
     "the window has more places": (
         f"refuses ? {HELD} < 6'h10 : present & ({HELD} < 6'h10)",
         f"refuses ? {HELD} < 6'h12 : present & ({HELD} < 6'h12)",
     ),
-    "the FIFO has more places": ("(asked[5:0] - passed) < 6'h20", "(asked[5:0] - passed) < 6'h24"),
-    "idle while one is fetched": ("asked[5:0] != done[5:0]", "head[5:0] != done[5:0]"),
+    "the FIFO has more places": ("(requested[5:0] - forwarded) < 6'h20", "(requested[5:0] - forwarded) < 6'h24"),
+    "idle while one is fetched": ("requested[5:0] != done[5:0]", "head[5:0] != done[5:0]"),
     "idle while disabled": (
-        "busy = unfetched | (asked[5:0] != done[5:0])",
-        "busy = unfetched | (enable & (asked[5:0] != done[5:0]))",
+        "busy = unfetched | (requested[5:0] != done[5:0])",
+        "busy = unfetched | (enable & (requested[5:0] != done[5:0]))",
     ),
-    "busy while disabled": ("busy = unfetched", "busy = (asked != tail)"),
+    "busy while disabled": ("busy = unfetched", "busy = (requested != tail)"),
     "head counts one that has not come": ("written[1:0] == 2'd3", "written[1:0] == 2'd2"),
 }
 

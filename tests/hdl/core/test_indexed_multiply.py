@@ -41,7 +41,7 @@ def test_longest_streams():
 
 
 def test_words_counted_modulo_128_are_found():
-    words = "words_left <= words_left_now - 8'd1", "words_left <= {1'b0, words_left_now[6:0] - 7'd1}"
+    words = "words_left <= words_left_next - 8'd1", "words_left <= {1'b0, words_left_next[6:0] - 7'd1}"
     assert longest_streams(words)
 
 
@@ -56,15 +56,15 @@ def test_wrong_parameters():
 
 
 BROKEN = {
-    "the first word's end is missed": ("asked_first ? read_lengths_more", "asked_first ? 3'd7"),
-    "words do not count down": ("words_left <= words_left_now - 3'd1", "words_left <= words_left_now"),
+    "the first word's end is missed": ("arriving_first ? read_lengths_more", "arriving_first ? 3'd7"),
+    "words do not count down": ("words_left <= words_left_next - 3'd1", "words_left <= words_left_next"),
     "an empty step is offered": ("assign made_empty[2] =", "assign made_empty[2] = 1'b0 &"),
     "side A is read in order": (
         "pass_now_a_word + read_index[5:3]",
-        "pass_now_a_word + asked_word",
+        "current_pass_a_word + arriving_word",
     ),
     "the queue of words runs over": (
-        "wire begins = passes_valid & ~has_words & |rooms",
+        "wire begins = passes_valid & ~has_words & |free_places",
         "wire begins = passes_valid & ~has_words",
     ),
     "a late bank of side A reads the next word": ("(~ahead[0] & a_late[0])", "(1'b0)"),

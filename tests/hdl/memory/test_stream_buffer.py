@@ -68,7 +68,7 @@ def test_broken_pairs_are_found(name):
 
 
 BROKEN_ALONE = {
-    "shows the other way's word": ("came_from ? ", "~came_from ? "),
+    "shows the other way's word": ("way_read ? ", "~way_read ? "),
     "the way is taken from a read that did not happen": ("read_enable & read_ready", "read_enable"),
     "a collision is not seen": ("assign read_ready = ~(", "assign read_ready = 1'b1 | ("),
     "no word is read while one is written": ("~(write_word[0] ^ read_address[0])", "1'd1"),

@@ -56,9 +56,12 @@ def test_largest_and_smallest_fields(name):
 
 
 BROKEN = {
-    "does not wait for the buffer": ("wire asked_leaves = asked_valid & ", "wire asked_leaves = asked_valid | 1'b0 & "),
-    "what was not read is not zero": (".enable(came_enable)", ".enable(4'hf)"),
-    "turned by the next group's position": (".low(came_low)", ".low(asked_low)"),
+    "does not wait for the buffer": (
+        "wire requested_leaves = requested_valid & ",
+        "wire requested_leaves = requested_valid | 1'b0 & ",
+    ),
+    "what was not read is not zero": (".enable(returned_enable)", ".enable(4'hf)"),
+    "turned by the next group's position": (".low(returned_low)", ".low(requested_low)"),
     "rows beyond the end count": ("(walk__y < descriptor_y_size)", "1'd1"),
     "a value is not transposed": ("descriptor_transposed ? port_1[15:0] : port_0[31:16]", "port_0[31:16]"),
     "an address error is missed": ("outside ? 3'd6 : 3'd0", "3'd0"),

@@ -306,7 +306,7 @@ class TestAxiStream:
         assert reports(run_faulty("axi_stream", config=self.SMALL, only="reset"), "tready is 1, golden has 0")
 
     def test_tkeep_is_ignored(self, run_faulty, sabotage):
-        sabotage(Feeder, lambda self: self._kept.eq(~0))
+        sabotage(Feeder, lambda self: self._present.eq(~0))
         assert reports(run_faulty("axi_stream", config=self.SMALL, only="traffic"), "golden has")
 
     def test_always_ready(self, run_faulty, sabotage):

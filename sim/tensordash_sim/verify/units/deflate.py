@@ -41,7 +41,7 @@ async def random_groups(dut, idle: float, stall: float) -> None:
             mute = int(not ready and random.random() < 0.5)
             pins.drive(groups_valid=int(shown), groups_payload=payload, flush=int(flush), beats_ready=ready, mute=mute)
             await pins.settle()
-            assert bool(pins.read("whole")) == pins.read("beats_valid")
+            assert bool(pins.read("whole_beats")) == pins.read("beats_valid")
             assert pins.read("units") == units or shown or plain or flush
             if (flush or (plain and not groups)) and not pins.read("beats_valid"):
                 break
