@@ -151,19 +151,18 @@ class WiringHarness(Harness):
     def _tile(self, config: CoreConfig) -> None:
         """Claim the tile's inputs: line k of port p is part p of the word in bank k. All ports share one handshake.
 
-        Lines of side B are zeros if the multiply has no step for their bank.
+        Lines of side B are empty if the multiply has no step for their bank.
         """
         at, bits = self.value_at, config.tile.lanes * config.value_bits
         for side, ports in (("a", config.tile.columns), ("b", config.tile.rows)):
             words = at(f"stream_buffer_{side}.data")
             for port in range(ports):
                 lines = [words[(line * ports + port) * bits :][:bits] for line in range(config.tile.window_depth)]
-                if side == "b" and config.drop_steps:
-                    empty = at("multiply.empty")
-                    lines = [line & (~empty[k]).replicate(bits) for k, line in enumerate(lines)]
                 self._check("steps", f"tile.{side}_{port}_steps", Cat(*lines))
                 for name in ("available", "last"):
                     self._check("steps", f"tile.{side}_{port}_{name}", at(f"multiply.{name}"))
+        if config.drop_steps:
+            self._check("steps", "tile.b_empty", at("multiply.empty"))
         self._check("steps", "multiply.taken", at("tile.a_0_taken"))
 
     def _counters(self) -> None:

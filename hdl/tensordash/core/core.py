@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux
+from amaranth.hdl import Cat, Const, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -108,7 +108,7 @@ class Core(Block):
         }
         if config.drop_steps:
             self.step_index = StepIndex(depth=tile.window_depth, words=config.stream_words("b"))
-        self.tile = Tile(tile, rounded=False)
+        self.tile = Tile(tile, rounded=False, empty_steps=config.drop_steps)
 
     def elaborate(self, platform):
         """Build the core. A soft reset resets everything except the registers, which control it."""
@@ -198,10 +198,9 @@ class Core(Block):
         if self.config.drop_steps:
             wiring.connect(m, self.units["layout_b"].index, self.step_index.write)
             wiring.connect(m, multiply.index, self.step_index.read)
+            m.d.comb += tile.b_empty.eq(multiply.empty)
         for side, ports in (("a", tile.a), ("b", tile.b)):
-            data: Any = self.streams[side].data
-            if side == "b" and self.config.drop_steps:
-                data = [Mux(multiply.empty[line], 0, word) for line, word in enumerate(data)]
+            data = self.streams[side].data
             for index, port in enumerate(ports):
                 m.d.comb += [
                     port.available.eq(multiply.available),

@@ -50,12 +50,16 @@ class Tile(Block):
         The tile's configuration.
     rounded : bool
         Results are rounded. Otherwise `out` has the sums of a row before rounding, as inside of a core.
+    empty_steps : bool
+        Steps of side B can be empty, as inside of a core that drops steps. Only with `sparsity` = rows.
 
     Members
     -------
     a : In(StepsSignature), one per column
     b : In(StepsSignature), one per row
         Inputs. All advance together.
+    b_empty : In(depth)
+        Only with `empty_steps`: steps offered on side B that count as zeros in all rows, whatever their values are.
     out : Out(stream of beat_layout)
         Blocks of results, row 0 first.
     c : In(stream of beat_layout)
@@ -70,17 +74,20 @@ class Tile(Block):
     TypeError
         If `config` is not a TileConfig.
     ValueError
-        If `rounded` is false, and the configuration has `initial`, `registered_ready` or a fused accumulator.
+        If `rounded` is false, and the configuration has `initial`, `registered_ready` or a fused accumulator. If
+        `empty_steps` is true, and `sparsity` is not rows.
 
     Source: paper, Fig. 7 and section III-A, "Composing TensorDash Cores".
     """
 
-    def __init__(self, config: TileConfig, *, rounded: bool = True) -> None:
+    def __init__(self, config: TileConfig, *, rounded: bool = True, empty_steps: bool = False) -> None:
         if not isinstance(config, TileConfig):
             raise TypeError(f"config must be a TileConfig, not {config!r}")
         if not rounded and config.registered_ready:
             raise ValueError("registered_ready must be false where sums are not rounded")
-        self.config = config
+        if empty_steps and config.sparsity != "rows":
+            raise ValueError(f"sparsity must be rows where steps can be empty, not {config.sparsity}")
+        self.config, self.empty_steps = config, empty_steps
         rows, columns, lanes, depth = config.rows, config.columns, config.lanes, config.window_depth
         numerics = config.numerics
         beat = stream.Signature(beat_layout(config.out_rows, columns))
@@ -89,6 +96,7 @@ class Tile(Block):
             {
                 "a": In(StepsSignature(config.a_format.width, lanes, depth, numerics.scale_bits)).array(columns),
                 "b": In(StepsSignature(config.b_format.width, lanes, depth, numerics.scale_bits)).array(rows),
+                **({"b_empty": In(depth)} if empty_steps else {}),
                 "out": Out(result),
                 **({"c": In(beat)} if config.initial else {}),
                 **({"entry_line": Out(depth)} if config.ring else {}),
@@ -153,7 +161,12 @@ class Tile(Block):
         kind = StagingRing if config.ring else StagingBuffer
         return (
             OperandFlags(
-                fmt=fmt, lanes=config.lanes, depth=config.window_depth, zeros=needs_zeros, scale=config.numerics.scale
+                fmt=fmt,
+                lanes=config.lanes,
+                depth=config.window_depth,
+                zeros=needs_zeros,
+                scale=config.numerics.scale,
+                empty=self.empty_steps and side == "b",
             ),
             kind(width=fmt.width, lanes=config.lanes, depth=config.window_depth),
         )
@@ -216,6 +229,8 @@ class Tile(Block):
                 control.last[place].eq(port.last),
                 port.taken.eq(control.taken),
             ]
+        if self.empty_steps:
+            m.d.comb += [flags.empty.eq(self.b_empty) for flags, _ in self.b_inputs]
         for (side, index), staging in self.scales.items():
             port = getattr(self, side)[index]
             m.submodules[f"{side}_scales_{index}"] = placed(staging, platform)
