@@ -156,7 +156,7 @@ def _configs(base: CoreConfig, arguments: Mapping[str, Any]) -> "dict[CoreShape,
     configs: dict[CoreShape, CoreConfig] = {}
     errors: list[tuple[CoreShape, str]] = []
     for numbers in product(*values.values()):
-        shape = CoreShape(*numbers)
+        shape = CoreShape(**dict(zip(values, numbers, strict=True)))
         try:
             configs[shape] = shape.config(base)
         except (TypeError, ValueError) as error:

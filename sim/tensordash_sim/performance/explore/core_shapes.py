@@ -1,7 +1,7 @@
 """Shapes of cores, and the products of traces on which a search compares them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class CoreShape:
     buffer: int
     stream_buffer: int
     result_cycles: int
-    drop_steps: bool = False
+    drop_steps: bool = field(default=False, kw_only=True)
 
     @classmethod
     def of(cls, core: CoreConfig) -> "CoreShape":
