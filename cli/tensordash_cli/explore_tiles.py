@@ -15,7 +15,7 @@ from tensordash.configuration.config import STAGINGS
 from tensordash_storage.jobs import Runner
 
 from .cached_areas import cached_areas
-from .explore_front import Search
+from .explore_front import Search, speedup_of
 
 if TYPE_CHECKING:
     from tensordash_sim.performance.explore import Campaign, Point
@@ -25,6 +25,8 @@ __all__ = ["search_tiles"]
 
 START_PRESETS = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
 """Presets whose options are starting points of the search, and rows of its results."""
+TILE_AREAS = "areas are of tiles: the gates that drop steps are in a core's layouts and multiplies"
+"""Note on areas of tiles that drop steps."""
 DEFAULT_SHAPE = {"rows": (4,), "columns": (4,)}
 """Rows and columns of PEs to search by default."""
 
@@ -40,11 +42,16 @@ class TileSearch(Search):
         table = Table(box=None, pad_edge=False)
         for header in ("tile", "row order"):
             table.add_column(header)
-        for header in (*map(escape, traces), "speedup", *(("area", "added GE", "front") if has_area else ())):
+        headers = [*map(escape, traces), "speedup"]
+        kinds = ["", "dropped_"] if "dropped_speedup" in self.rows[0] else [""]
+        if len(kinds) > 1:
+            headers += [f"{header}, dropped" for header in headers]
+        for header in (*headers, *(("area", "added GE", "front") if has_area else ())):
             table.add_column(header, justify="right")
         table.add_column("options", overflow="fold")
-        for row in sorted(self.rows, key=lambda row: -(row["speedup"] or 0)):
-            speedups = ["-" if each is None else f"{each:.3f}x" for each in (*row["speedups"], row["speedup"])]
+        for row in sorted(self.rows, key=lambda row: -(speedup_of(row) or 0)):
+            found = [each for kind in kinds for each in (*row[f"{kind}speedups"], row[f"{kind}speedup"])]
+            speedups = ["-" if each is None else f"{each:.3f}x" for each in found]
             cost = [f"{row['area_ratio']:.3f}", f"{row['added_ge_per_pe']:,.0f}"] if has_area else []
             front = ["*" * row.get("on_front", False) + "~" * bool(row.get("ties"))] if has_area else []
             options = " ".join(f"({step},{offset})" for step, offset in row["options"])
@@ -62,7 +69,7 @@ def search_tiles(
     arguments = arguments | {name: arguments[name] or numbers for name, numbers in DEFAULT_SHAPE.items()}
     orders = _parse_choices("--row-order", arguments["orders"], ROW_ORDERS)
     stagings = _parse_choices("--staging", arguments["stagings"], STAGINGS)
-    conditions = {name: arguments[name] for name in ("seed", "tries", "row_steps")}
+    conditions = {name: arguments[name] for name in ("seed", "tries", "row_steps", "drop_steps")}
     campaign = Campaign(
         base=config,
         known={name: _with_options_of(config, name) for name in START_PRESETS},
@@ -72,7 +79,9 @@ def search_tiles(
     )
     points = _search(campaign, orders, stagings, arguments, runner)
     points += campaign.presets(points)
-    return TileSearch(conditions, _measure(campaign, points, area, runner), [point.config for point in points])
+    rows = _measure(campaign, points, area, runner)
+    notes = (TILE_AREAS,) if area and arguments["drop_steps"] else ()
+    return TileSearch(conditions, rows, [point.config for point in points], notes)
 
 
 def _parse_choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
@@ -113,21 +122,27 @@ def _search(
 
 def _measure(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner: Runner) -> list[dict[str, Any]]:
     """Return every point's exact speedups and its area."""
-    speedups_of = campaign.speedups(points, runner)
+    totals_of = campaign.simulate(points, runner)
     configs = [point.config for point in points]
     areas = cached_areas(configs, campaign.folder / "areas", runner) if area else [{} for _ in points]
     rows: list[dict[str, Any]] = []
-    for point, speedups, figures in zip(points, speedups_of, areas, strict=True):
-        simulated = [speedup for speedup in speedups if speedup is not None]
+    for point, totals, figures in zip(points, totals_of, areas, strict=True):
         rows.append(
             {
                 "label": point.label,
                 "row_order": point.row_order,
                 "tile": point.config.to_mapping()["tile"],
                 "options": [list(option) for option in point.config.options],
-                "speedups": speedups,
-                "speedup": sum(simulated) / len(simulated) if simulated else None,
+                **_speedups("", [each["compute_speedup"] for each in totals]),
+                **(_speedups("dropped_", [each["dropped_speedup"] for each in totals]) if campaign.drop_steps else {}),
                 **figures,
             }
         )
     return rows
+
+
+def _speedups(prefix: str, speedups: list[float | None]) -> dict[str, Any]:
+    """Return the speedups on each trace, and their mean."""
+    simulated = [speedup for speedup in speedups if speedup is not None]
+    mean = sum(simulated) / len(simulated) if simulated else None
+    return {f"{prefix}speedups": speedups, f"{prefix}speedup": mean}

@@ -75,7 +75,7 @@ MAX_HELD_STEPS = 1 << 27
 @click.option(
     "--drop-steps",
     is_flag=True,
-    help="Also count a tile that drops steps which are empty in all rows. No hardware does so yet.",
+    help="Also count a tile that drops steps which are empty in all rows, as in a core with core.drop_steps.",
 )
 @click.option("--layer", "layers", metavar="NAME", multiple=True, help="Only this layer; may be repeated.")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")

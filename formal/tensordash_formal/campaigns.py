@@ -10,7 +10,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 
 from .mutants import BitMutants, Mutants
-from .subjects import UNITS, components_of, subject_of
+from .subjects import JOINS, UNITS, components_of, subject_of
 from .wiring import WiringMutants
 
 __all__ = ["KINDS", "Campaign", "campaign_of", "full_campaigns"]
@@ -21,7 +21,7 @@ KINDS: Mapping[str, type[BitMutants] | type[WiringMutants]] = MappingProxyType(
 """Kinds of mutants. `bits` change one bit of an operator; `wires` change a connection of an instance."""
 
 UNITS_WITH_INSTANCES = ("sequencer", "buffer", "stream_buffer", "layout", "load", "output", "store")
-COMPONENTS_WITH_INSTANCES = ("pe", "tile", "axi_stream", *UNITS_WITH_INSTANCES, "core")
+COMPONENTS_WITH_INSTANCES = ("pe", "tile", "axi_stream", *UNITS_WITH_INSTANCES, *JOINS, "core")
 """Components that contain instances, and so have wiring mutants."""
 
 SMALL_CORE = load_any_preset("core", ("core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"))

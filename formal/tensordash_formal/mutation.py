@@ -27,7 +27,7 @@ from .mutant_results import MutantResult, MutationReport
 from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
-from .subjects import UNITS, Subject, subject_of
+from .subjects import JOINS, UNITS, Subject, subject_of
 
 __all__ = ["mutate"]
 
@@ -287,11 +287,12 @@ def _classify(task: _Task, mutants: Mutants, simulation: Simulation, mutant: Mut
     *quick_cuts, last_cut = mutants.cuts(mutant.module)
     # Unread outputs and impossible inputs show only in the module's context. Units and PEs are small enough to compare
     # completely.
-    in_context = mutant.module != mutants.top and (task.component == "pe" or task.component in UNITS)
+    is_unit = task.component in (*UNITS, *JOINS)
+    in_context = mutant.module != mutants.top and (task.component == "pe" or is_unit)
     checks: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in quick_cuts]
     slow_checks: list[tuple[Sequence[str], str]] = [(last_cut, mutant.module)]
     if in_context:
-        (checks if task.component in UNITS else slow_checks).append((mutants.subject.opaque_modules, mutants.top))
+        (checks if is_unit else slow_checks).append((mutants.subject.opaque_modules, mutants.top))
     if proof := _first_equivalence(mutants, mutant, checks):
         return "equivalent", proof
     if task.proofs and (name := failing_proof(quick=False)):
@@ -300,7 +301,7 @@ def _classify(task: _Task, mutants: Mutants, simulation: Simulation, mutant: Mut
     if proof := _first_equivalence(mutants, mutant, slow_checks):
         return "equivalent", proof
     # Compare in the unit's reachable states only.
-    if task.component in UNITS and _is_same(same_runs, mutants, mutant, mutants.subject.opaque_modules, mutants.top):
+    if is_unit and _is_same(same_runs, mutants, mutant, mutants.subject.opaque_modules, mutants.top):
         return "equivalent", f"runs of the {mutants.subject.name} from reset on"
     return "survives", ""
 

@@ -15,13 +15,16 @@ from tensordash.emission.library import Library
 from tensordash.emission.verilog import render
 from tensordash.memory.buffer import PairBuffer
 from tensordash.memory.memory import Memory
+from tensordash.movers.join import Join
+from tensordash.movers.read_join import ReadJoin
+from tensordash.movers.write_join import WriteJoin
 from tensordash_sim.verify.core_run import CORE_BENCHES
 from tensordash_sim.verify.run import BENCHES, applicable
 from tensordash_synth.hierarchy import Hierarchy
 
 from .import_closure import imported_files
 
-__all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
+__all__ = ["JOINS", "UNITS", "Subject", "below", "components_of", "subject_of"]
 
 UNIT_EFFORT = 4.0
 """Factor on the effort of a unit's benches. They take seconds, and need this effort to reach their coverage."""
@@ -52,6 +55,13 @@ UNITS = (
     "store",
 )
 """Units of a core, and the blocks between them, that have a bench."""
+JOINS = ("read_join", "write_join", "join")
+"""Blocks that join several cores at one memory port."""
+JOINED_CORES = 3
+OUTSTANDING_READS = 64
+"""Outstanding bursts of tensors of a `join`."""
+QUEUED_READS = 3
+"""Outstanding bursts of tensors of the mutated `read_join`: its queue of 64 would be most of the mutants."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +132,11 @@ def below(hierarchy: Hierarchy, top: str) -> set[str]:
 def components_of(config: TileConfig | CoreConfig) -> tuple[str, ...]:
     """List the components of a tile or a core that have a bench, inner components first.
 
-    >>> components_of(CoreConfig())[-3:]
-    ('output', 'store', 'core')
+    >>> components_of(CoreConfig())[-5:]
+    ('store', 'read_join', 'write_join', 'join', 'core')
     """
     if isinstance(config, CoreConfig):
-        return (*UNITS, *(("dropping_layout",) if config.drop_steps else ()), "core")
+        return (*UNITS, *(("dropping_layout",) if config.drop_steps else ()), *JOINS, "core")
     present = applicable(config)
     return tuple(name for name in TILE_ORDER if name in present)
 
@@ -180,6 +190,8 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         opaque_modules = (*memories, *_module_names(library, (core.tile,)))
     elif component == "sequencer":
         cut_modules = (*memories, *_module_names(library, (units["descriptor_check"][0],)))
+    elif isinstance(join := units[component][0], Join):
+        cut_modules = (*memories, *_module_names(library, (join.reads, join.writes)))
     benches = CORE_BENCHES if component == "core" else (_bench_of(config, component),)
     return Subject(
         name=component,
@@ -200,6 +212,8 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
 
 def _bench_of(config: CoreConfig, component: str) -> str:
     """Return the bench of a unit. Multiply units of cores with `skip_masked` or `drop_steps` have their own."""
+    if component in JOINS:
+        return "join"
     if component != "multiply":
         return component
     return "indexed_multiply" if config.drop_steps else "skipping_multiply" if config.skip_masked else component
@@ -225,7 +239,11 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
         },
         "layout": {"side": "a"},
         "dropping_layout": {"side": "b"},
+        "read_join": {"part": "reads", "cores": JOINED_CORES, "outstanding": QUEUED_READS},
+        "write_join": {"part": "writes", "cores": JOINED_CORES, "outstanding": QUEUED_READS},
+        "join": {"part": "join", "cores": JOINED_CORES, "outstanding": OUTSTANDING_READS},
     }
+    bus = {"cores": JOINED_CORES, "data_bits": config.axi_bits, "address_bits": config.address_bits}
     if isinstance(buffer, PairBuffer):
         shapes["buffer"]["pair_readers"] = buffer.pair_readers
         shapes["stream_buffer"]["pairs"] = True
@@ -240,6 +258,9 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
         "layout": core.units["layout_a"],
         **{name: core.units[name] for name in ("load", "multiply", "output", "store")},
         **({"dropping_layout": core.units["layout_b"]} if config.drop_steps else {}),
+        "read_join": ReadJoin(**bus, outstanding=QUEUED_READS),
+        "write_join": WriteJoin(**bus),
+        "join": Join(config, JOINED_CORES),
     }
     return {name: (block, shapes.get(name, {})) for name, block in blocks.items()}
 

@@ -1,14 +1,18 @@
 """Test `tensordash explore`."""
 
 import json
+import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tensordash import TileConfig
 from tensordash_cli.cached_areas import cached_areas
-from tensordash_cli.explore_front import FRONT_HEADER
+from tensordash_cli.explore_front import FRONT_HEADER, mark_front
 from tensordash_cli.main import run
+from tensordash_sim.cycles import random_counts
 from tensordash_storage.jobs import Runner
 
 SMALL = ("--depth", "2", "--sources", "3,4", "--rows", "2", "--columns", "2", "--tries", "3", "--row-steps", "200")
@@ -38,9 +42,48 @@ def test_explore_searches_simulates_and_resumes(tmp_path: Path, capsys):
     assert stored == {path: path.stat().st_mtime_ns for path in stored}
 
 
+def test_uniform_zeros_with_dropped_steps(tmp_path: Path, capsys):
+    arguments = (*SMALL, "--zeros", "0.9", "--zeros", "0.5", "--drop-steps", "--no-area", "-o", str(tmp_path))
+    assert tensordash(*arguments, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["conditions"]["drop_steps"] is True
+    assert [each["conditions"]["zeros"] for each in document["conditions"]["traces"]] == [
+        "uniform, 0.9",
+        "uniform, 0.5",
+    ]
+    for point in document["points"]:
+        config = replace(
+            TileConfig.from_mapping({"tile": point["tile"]}), connectivity=tuple(map(tuple, point["options"]))
+        )
+        for zeros, plain, dropped in zip((0.9, 0.5), point["speedups"], point["dropped_speedups"], strict=True):
+            count = partial(random_counts, config, zeros=zeros, steps=128_000, length=128, seed=1)
+            assert plain == pytest.approx(count().speedup, rel=0.01)
+            assert dropped == pytest.approx(count(drop_steps=True).speedup, rel=0.01)
+        assert point["dropped_speedups"][0] > 1.3 * point["speedups"][0]
+        assert point["dropped_speedup"] == pytest.approx(sum(point["dropped_speedups"]) / 2)
+    stored = {path: path.stat().st_mtime_ns for path in (tmp_path / "simulate").iterdir()}
+    assert tensordash(*arguments) == 0
+    table = capsys.readouterr().out
+    headers = ("zeros-0.9", "zeros-0.5", "speedup", "zeros-0.9, dropped", "zeros-0.5, dropped", "speedup, dropped")
+    assert re.search("  +".join(map(re.escape, headers)), table)
+    assert stored == {path: path.stat().st_mtime_ns for path in stored}
+
+
+def test_the_front_is_of_dropped_steps():
+    rows = [
+        {"label": "slow", "speedup": 3.9, "dropped_speedup": 5.0, "area_ratio": 1.2},
+        {"label": "fast", "speedup": 3.0, "dropped_speedup": 9.0, "area_ratio": 1.2},
+    ]
+    mark_front(rows)
+    assert [row["on_front"] for row in rows] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("--zeros 1.5", "'--zeros': must be a number from 0 to 1, not '1.5'"),
+        ("--zeros 0.5 --trace run.trace", "give one of --trace and --zeros, not both"),
+        ("--preset core --drop-steps", "--drop-steps: core.drop_steps must be false unless core.skip_masked is true"),
         ("--depth 9", "'--depth': must be integers from 2 to 6, separated by commas, not '9'"),
         ("--depth 2,1", "'--depth': must be integers from 2 to 6, separated by commas, not '2,1'"),
         ("--lanes 64", "'--lanes': must be integers from 2 to 32, separated by commas, not '64'"),

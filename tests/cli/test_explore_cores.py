@@ -103,6 +103,26 @@ def test_cores_are_compared_and_the_search_resumes(tmp_path: Path, capsys):
     assert stored == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "cycles").iterdir()}
 
 
+def test_cores_are_searched_with_and_without_dropped_steps(tmp_path: Path, capsys):
+    """Small sizes of `core-drop`: most steps of the product's sparse side are empty in all rows."""
+    path = tmp_path / "run.trace"
+    sparse = np.random.default_rng(0).random((1, 64, 512)) < 0.02
+    layer = MatrixProduct(batch=1, samples=64, in_features=512, out_features=64)
+    with TraceWriter(path) as writer, writer.step(0) as step:
+        step.record("fc", "AxW", layer, {"A": sparse, "W": np.ones(layer.shapes["W"])})
+    sizes = ("--columns", "4", "--axi-bits", "256", "--buffer", "256", "--stream-buffer", "32", "--layout-groups", "2")
+    arguments = ("--preset", "core-drop", *sizes, "--trace", str(path), "--no-area")
+    (alone,) = explored(tmp_path / "alone", capsys, *arguments)["points"]
+    dropping, plain = explored(tmp_path / "out", capsys, *arguments, "--drop-steps")["points"]
+    assert alone == dropping
+    assert dropping["core"]["drop_steps"]
+    assert dropping["label"] == "core-drop: 4x4, bus 256, groups 2, buffer 256, streams 32, results 1, drops steps"
+    assert "drop_steps" not in plain["core"]
+    assert plain["label"] == "4x4, bus 256, groups 2, buffer 256, streams 32, results 1"
+    assert plain["cycles"] > 1.2 * dropping["cycles"]
+    assert plain["over_dense"] < dropping["over_dense"]
+
+
 def test_products_are_drawn_from_a_large_trace(tmp_path: Path, capsys):
     trace = write_trace(tmp_path / "run.trace", layers=4)
     arguments = (*SMALL, "--columns", "4", "--layout-groups", "1", "--axi-bits", "128", "--trace", str(trace))

@@ -16,8 +16,9 @@ from tensordash_formal.campaigns import SMALL_CORE, campaign_of, full_campaigns
 from tensordash_formal.mutant_results import MutationReport
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import mutate
+from tensordash_formal.proofs import join
 from tensordash_formal.solver import Solver
-from tensordash_formal.subjects import UNITS, components_of, subject_of
+from tensordash_formal.subjects import JOINS, UNITS, components_of, subject_of
 from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
 from tensordash_storage.jobs import Runner
@@ -225,8 +226,17 @@ def test_swapped_overflows_are_equivalent(tmp_path, monkeypatch):
     assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
 
 
+@pytest.mark.parametrize("component", ["read_join", "write_join"])
+def test_the_proof_of_joins_applies_to_their_mutants(component):
+    """A mutant replaces the module of this name in the proof, which must have the same ports and queues."""
+    subject, emitted = subject_of(SMALL_CORE, component), join.PROOF.build(SMALL_CORE).files["dut.v"]
+    assert len(subject.modules) == 2
+    for name in subject.modules:
+        assert mutation._module(subject.text, name) in emitted
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("component", UNITS)
+@pytest.mark.parametrize("component", [*UNITS, *JOINS])
 def test_benches_of_a_core_pass_without_a_mutant(component, tmp_path):
     """A failure would end `make mutate`, with its default effort, before the first mutant of the component."""
     campaign = campaign_of(SMALL_CORE, "core, units", "bits", 1, (component,))

@@ -42,13 +42,14 @@ def test_figures_match_simulate(
     figures: dict[str, Figure], tmp_path: Path, measure: str, settings: dict[str, Any]
 ) -> None:
     trace = Trace.open(example_trace())
-    machine = Machine(load_preset("recommended"), ChipConfig(), **settings)
+    is_plain = measure == "as recorded"
+    machine = Machine(load_preset("recommended"), ChipConfig(), **settings, drop_steps=is_plain)
     results = [(record, result) for record, result in Results(tmp_path, trace, machine).run(trace.steps[-1].records)]
     every = totals(result for _, result in results)
     found = figures["measures"]
     assert value(found, series=measure, x="tiles") == every["shared_speedup"]
     assert value(found, series=measure, x="25.6 GB/s") == every["speedup"]
-    if measure != "as recorded":
+    if not is_plain:
         return
     of_layer = [result for record, result in results if (record.layer, str(record.operation)) == ("CNN.conv2", "WxG")]
     expected = totals(of_layer)
@@ -56,7 +57,14 @@ def test_figures_match_simulate(
     assert value(speedup, metric="speedup of tiles", series="WxG", x="CNN.conv2") == expected["shared_speedup"]
     assert value(speedup, metric="most that zeros allow", series="WxG", x="CNN.conv2") == expected["ideal_speedup"]
     assert value(figures["zeros"], series="WxG", x="CNN.conv2") == pytest.approx(of_layer[0]["zeros"])
+    alone, dropped = (
+        value(speedup, metric=f"{name}, if none waited", series="WxG", x="CNN.conv2")
+        for name in ("speedup of tiles", "with dropped steps")
+    )
+    assert (alone, dropped) == (expected["compute_speedup"], expected["dropped_speedup"])
+    assert alone < dropped
     assert f"{every['shared_speedup']:.2f}x over all operations" in speedup.notes[0]
+    assert f"With dropped steps it would be {every['dropped_speedup']:.2f}x if none waited." in speedup.notes[1]
     energy = figures["energy"]
     # Energy of logic uses the synthesized tile's power: 1.2 times the baseline's.
     core = [value(energy, series=series, x="tiles at work") for series in ("baseline", "tensordash")]
@@ -65,6 +73,12 @@ def test_figures_match_simulate(
     idle = value(energy, series="tensordash", x="tiles that wait")
     assert idle == pytest.approx(waits / 500 * 0.12 * ChipConfig().power.sparse_idle)
     assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
+
+
+def test_tiles_that_cannot_drop_steps_have_no_such_figure() -> None:
+    config = TileConfig(rows=2, columns=2, sparsity="both")
+    (speedup,) = (each for each in verdict(Trace.open(example_trace()), config) if each.name == "speedup")
+    assert not any("dropped" in text for text in (*speedup.notes, *(point.metric for point in speedup.points)))
 
 
 def test_plan_uses_the_cycles_of_simulate(figures: dict[str, Figure], tmp_path: Path) -> None:

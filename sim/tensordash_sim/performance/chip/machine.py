@@ -38,8 +38,8 @@ class Machine:
         of separately for each sample and added up in memory. Joined streams are fewer and longer, so some tiles may
         have none. `faster` as for `side`.
     drop_steps : bool
-        Whether to also count cycles of tiles that drop empty steps (`cycles.drop_empty_steps`). No hardware drops steps
-        yet; memory and energy are counted without it.
+        Whether to also count cycles of tiles that drop empty steps (`cycles.drop_empty_steps`). Memory and energy are
+        counted without it.
 
     Raises
     ------

@@ -4,6 +4,7 @@ from .campaign import Campaign, Point
 from .core_shapes import CoreShape, DrawnProduct, draw_products
 from .pareto import pareto_front, plot_front, ties
 from .search import Found, Structure, climb, search, start_options
+from .uniform_zeros import write_uniform_zeros
 from .workload import Workload, random_workload, sample_workload
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "search",
     "start_options",
     "ties",
+    "write_uniform_zeros",
 ]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import Option, auto_options
@@ -57,6 +58,8 @@ class Campaign:
         Seed of the samples and the hill climbing.
     folder : Path
         Folder of results, separate for each set of traces, settings and tile. Absolute, like the paths of traces.
+    drop_steps : bool
+        Whether to search tiles that drop steps which are empty in all rows.
     """
 
     base: TileConfig
@@ -66,6 +69,7 @@ class Campaign:
     tries: int
     seed: int
     folder: Path
+    drop_steps: bool = False
 
     def find(self, structures: Iterable[tuple[Structure, str]], runner: Runner = LOCAL) -> list[Point]:
         """Find the best tile of each structure and row order; reuse results of earlier runs in `folder`.
@@ -90,13 +94,21 @@ class Campaign:
         )
         starts = [config.options for config in (*self.known.values(), auto) if structure.fits(config)]
         key = [asdict(structure), row_order, starts, self.base.to_mapping(), self.row_steps, self.tries, self.seed]
-        text = json.dumps([*key, [trace.digest for trace in self.traces]], sort_keys=True)
+        text = json.dumps([*key, self.drop_steps, [trace.digest for trace in self.traces]], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return Job(digest, self._search, (structure, row_order, starts))
 
     def _search(self, structure: Structure, row_order: str, starts: Sequence[tuple[Option, ...]]) -> Found:
         workloads = self._workloads(structure, row_order)
-        return search(structure, self.base, workloads, starts=starts, tries=self.tries, seed=self.seed)
+        return search(
+            structure,
+            self.base,
+            workloads,
+            starts=starts,
+            tries=self.tries,
+            seed=self.seed,
+            drop_steps=self.drop_steps,
+        )
 
     def _workloads(self, structure: Structure, row_order: str) -> list[Workload]:
         tile = structure.config(self.base, ((0, 0),))
@@ -117,8 +129,8 @@ class Campaign:
             if config.lanes == lanes
         ]
 
-    def speedups(self, points: Sequence[Point], runner: Runner = LOCAL) -> list[list[float | None]]:
-        """Simulate each point's tile on the default chip; return exact compute speedups on every trace.
+    def simulate(self, points: Sequence[Point], runner: Runner = LOCAL) -> list[list[dict[str, Any]]]:
+        """Simulate each point's tile exactly on the default chip; return the totals of every trace.
 
         Raises
         ------
@@ -127,15 +139,13 @@ class Campaign:
         """
         # Two processes must not write results of the same tile.
         keys = [f"{point.config.digest} {point.row_order}" for point in points]
-        jobs = [Job(key, self._speedups, (point,)) for key, point in zip(keys, points, strict=True)]
-        speedups = dict(runner.run(jobs, title="judging"))
-        return [speedups[key] for key in keys]
+        jobs = [Job(key, self._simulate, (point,)) for key, point in zip(keys, points, strict=True)]
+        found = dict(runner.run(jobs, title="judging"))
+        return [found[key] for key in keys]
 
-    def _speedups(self, point: Point) -> list[float | None]:
-        machine = Machine(point.config, ChipConfig(), row_order=point.row_order)
+    def _simulate(self, point: Point) -> list[dict[str, Any]]:
+        machine = Machine(point.config, ChipConfig(), row_order=point.row_order, drop_steps=self.drop_steps)
         return [
-            totals(result for _, result in Results(self.folder / "simulate", trace, machine).run(trace.records))[
-                "compute_speedup"
-            ]
+            totals(result for _, result in Results(self.folder / "simulate", trace, machine).run(trace.records))
             for trace in self.traces
         ]

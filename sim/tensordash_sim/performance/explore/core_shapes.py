@@ -1,7 +1,7 @@
 """Shapes of cores, and the products of traces on which a search compares them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class CoreShape:
         As in `TileConfig`.
     axi_bits, layout_groups, buffer, stream_buffer, result_cycles : int
         As in `CoreConfig`.
+    drop_steps : bool
+        As in `CoreConfig`.
     """
 
     rows: int
@@ -31,6 +33,7 @@ class CoreShape:
     buffer: int
     stream_buffer: int
     result_cycles: int
+    drop_steps: bool = field(default=False, kw_only=True)
 
     @classmethod
     def of(cls, core: CoreConfig) -> "CoreShape":
@@ -51,16 +54,17 @@ class CoreShape:
     @property
     def label(self) -> str:
         """Short name, such as "4x16, bus 256, groups 2, buffer 128, streams 32, results 2"."""
+        drops = ", drops steps" if self.drop_steps else ""
         return (
             f"{self.rows}x{self.columns}, bus {self.axi_bits}, groups {self.layout_groups}, buffer {self.buffer}, "
-            f"streams {self.stream_buffer}, results {self.result_cycles}"
+            f"streams {self.stream_buffer}, results {self.result_cycles}{drops}"
         )
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers that need more hardware if they are larger; the last one is the columns added to per cycle."""
         memories = self.axi_bits, self.layout_groups, self.buffer, self.stream_buffer
-        return self.rows, self.columns, *memories, self.columns // self.result_cycles
+        return self.rows, self.columns, self.drop_steps, *memories, self.columns // self.result_cycles
 
     def is_within(self, other: "CoreShape") -> bool:
         """Return whether no parameter needs more hardware than the other shape's.

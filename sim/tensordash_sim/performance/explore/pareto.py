@@ -42,7 +42,11 @@ def ties(points: Sequence[tuple[float, float]]) -> list[list[int]]:
 
 
 def plot_front(
-    labels: Sequence[str], points: Sequence[tuple[float, float]], path: Path, reference: str = "the baseline"
+    labels: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    path: Path,
+    reference: str = "the baseline",
+    quantity: str = "speedup",
 ) -> None:
     """Draw speedup over area with the front as a line.
 
@@ -56,6 +60,8 @@ def plot_front(
         Path without suffix; the function writes an SVG and a PNG.
     reference : str
         The design that areas and speedups are relative to.
+    quantity : str
+        Name of the speedups.
 
     Raises
     ------
@@ -74,7 +80,7 @@ def plot_front(
         for label, point, best in zip(labels, points, on_front, strict=True):
             if best:
                 axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
-        axis.set(xlabel=f"area over {reference}'s", ylabel=f"speedup over {reference}, mean over traces")
+        axis.set(xlabel=f"area over {reference}'s", ylabel=f"{quantity} over {reference}, mean over traces")
         axis.grid(True, axis="both")
         axis.legend()
         for suffix in (".svg", ".png"):

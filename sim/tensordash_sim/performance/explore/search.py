@@ -133,6 +133,7 @@ def search(
     starts: Sequence[tuple[Option, ...]] = (),
     tries: int,
     seed: int,
+    drop_steps: bool = False,
 ) -> Found:
     """Climb from the best start: swap two options in the order or replace one, and accept each faster candidate.
 
@@ -152,6 +153,8 @@ def search(
         Number of candidates.
     seed : int
         Seed of the climb.
+    drop_steps : bool
+        Whether the tile drops steps that are empty in all rows.
 
     Returns
     -------
@@ -160,7 +163,7 @@ def search(
 
     def score(options: Sequence[Option]) -> float:
         config = structure.config(base, options)
-        return sum(workload.speedup(config) for workload in workloads) / len(workloads)
+        return sum(workload.speedup(config, drop_steps=drop_steps) for workload in workloads) / len(workloads)
 
     return climb(structure, score, starts=starts, tries=tries, seed=seed)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from ...cycles import Scheduler, output_stalls, random_words
+from ...cycles import Scheduler, output_stalls, random_words, schedule_without_empty_steps
 from ...lowering import lower
 from ...lowering.groups import grouped
 from ...trace import Record
@@ -32,13 +32,17 @@ class Workload:
     words: list[NDArray[np.uint32]]
     weights: list[NDArray[np.float64]]
 
-    def speedup(self, config: TileConfig) -> float:
-        """Return the baseline's cycles over the tile's cycles; `config` must have the lanes and rows of the words."""
+    def speedup(self, config: TileConfig, *, drop_steps: bool = False) -> float:
+        """Return the baseline's cycles over the cycles of the tile, which drops empty steps if `drop_steps` is true.
+
+        `config` must have the lanes and rows of the words.
+        """
         scheduler = Scheduler(config)
         beats = config.rows // config.out_rows
         dense = cycles = 0.0
         for words, weights in zip(self.words, self.weights, strict=True):
-            made = scheduler.schedule(words).cycles
+            scheduled = schedule_without_empty_steps(scheduler, words)[0] if drop_steps else scheduler.schedule(words)
+            made = scheduled.cycles
             dense += float(weights.sum()) * max(words.shape[2], beats)
             cycles += float(weights @ (made + output_stalls(made, config)))
         return dense / cycles

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig, load_preset
-from tensordash_sim.cycles import count
+from tensordash_sim.cycles import count, pack
 from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operation
 from tensordash_sim.performance.explore import (
     Campaign,
@@ -18,6 +18,7 @@ from tensordash_sim.performance.explore import (
     sample_workload,
     search,
     start_options,
+    write_uniform_zeros,
 )
 from tensordash_sim.trace import Trace, example_trace
 
@@ -62,6 +63,26 @@ def test_workload_speedup_matches_its_streams(clustered):
     config = replace(PAPER, rows=2, columns=1)
     stream = np.tile(np.array([True, False, True, False]), (2, 50, 1))
     assert clustered.speedup(config) == pytest.approx(count([stream], config).speedup)
+
+
+def test_dropped_steps_count_as_streams_without_them():
+    config = replace(PAPER, rows=2, columns=1)
+    stream = np.zeros((2, 64, 4), np.bool_)
+    stream[:, ::8] = True  # In each bank but the first one, all steps are empty.
+    workload = Workload(words=[pack(stream)[None]], weights=[np.ones(1)])
+    assert workload.speedup(config, drop_steps=True) == count([stream], config, drop_steps=True).speedup == 8
+    assert workload.speedup(config) == count([stream], config).speedup == 4
+    found = search(Structure(4, 4, 2, 1, 8), PAPER, [workload], tries=2, seed=0, drop_steps=True)
+    assert found.speedup >= 8
+
+
+def test_uniform_zeros_have_their_density(tmp_path: Path):
+    trace = write_uniform_zeros(tmp_path, 0.9, seed=3)
+    (record,) = trace.records
+    assert record.operands["A"].zeros == pytest.approx(0.9, abs=0.001)
+    assert record.operands["W"].zeros == 0
+    assert write_uniform_zeros(tmp_path, 0.9, seed=3).digest == trace.digest
+    assert write_uniform_zeros(tmp_path, 0.9, seed=4).digest != trace.digest
 
 
 def test_search_finds_useful_options(clustered):
@@ -134,9 +155,14 @@ def test_campaign_results_are_stored(trace, tmp_path: Path, monkeypatch: pytest.
     assert tried == [5, 6]
     (paper,) = campaign(5).presets([first])
     assert paper.config.options == PAPER.options
-    ((speedup,),) = campaign(5).speedups([paper])
-    assert speedup is not None
-    assert 1 < speedup < 4
+    ((totals,),) = campaign(5).simulate([paper])
+    assert 1 < totals["compute_speedup"] < 4
+    assert "dropped_speedup" not in totals
+    dropping = replace(campaign(5), drop_steps=True)
+    assert dropping.find([(structure, "natural")])  # Its options may differ, so it is another search.
+    assert tried == [5, 6, 5]
+    ((totals_of_dropping,),) = dropping.simulate([paper])
+    assert totals_of_dropping["dropped_speedup"] > totals_of_dropping["compute_speedup"] == totals["compute_speedup"]
 
 
 def test_the_front_is_drawn(tmp_path: Path):
