@@ -1,0 +1,184 @@
+"""Measure what sparse weights gain on cores, and what a mask of the weights' gradient adds.
+
+    python bench/sparse_weights.py                # write the page
+    python bench/sparse_weights.py --train 300    # first train the networks: ten minutes each
+    python bench/sparse_weights.py --json         # print the stored figures
+
+The weights of both linear layers around ReLU are sparse. All six products of one block run on Verilog, with one text.
+The weights' gradient (AxG) runs twice: without a mask, and with the weights' mask. docs/sparse_weights.json has the
+command, commit and date of each figure. docs/system.md has the tables.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import nn
+
+from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
+from past_four import TOKENS, mean_loss, record_step
+from past_four_core import CORES, DROP_CORES, MEMORY_BYTES, PROGRAM_BYTES, Masks, ffn_workloads, run_workload
+from tensordash_sim.networks.gpt import load
+from tensordash_sim.networks.pruning import RiggedLottery, StaticSparsity
+from tensordash_sim.networks.training import Training
+from tensordash_sim.verify.verilated_core import VerilatedCore
+from tensordash_storage.files import atomic_write
+
+RESULTS = DOCS / "sparse_weights.json"
+PAGE = DOCS / "system.md"
+MEASURED = {
+    "core-dense": CORES["dense"],
+    "core-dense that skips": CORES["dense_skipped"],
+    "core-skip": CORES["skipped"],
+    "dense core-drop": DROP_CORES["dense"],
+    "dense core-drop that skips": DROP_CORES["dense_skipped"],
+    "core-drop": DROP_CORES["dropped"],
+}
+"""Cores by name. The last three have the sizes of `core-drop`, and memory of 32 bytes a cycle."""
+BLOCK = 1
+"""The block of the network whose products run on Verilog."""
+TILE = 4
+"""Rows and columns of the cores' tiles, and of blocks of weights."""
+CHANGES = 15
+"""Number of intervals between the changes of dynamic masks; the last quarter of the training has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparsity:
+    """How the weights are masked.
+
+    Parameters
+    ----------
+    zeros : float
+        Share of masked weights; 0 is dense.
+    block : int
+        Extent of square blocks that are masked together.
+    is_dynamic : bool
+        Whether masks change in the training.
+    """
+
+    zeros: float
+    block: int = 1
+    is_dynamic: bool = False
+
+    def hooks(self, weights: dict[str, nn.Parameter], steps: int) -> StaticSparsity:
+        """Mask weights for a training of a number of steps."""
+        generator = torch.Generator().manual_seed(0)
+        if not self.is_dynamic:
+            return StaticSparsity(weights, self.zeros, generator, block=self.block)
+        when = {"every": max(1, steps // CHANGES), "last_step": max(1, steps * 3 // 4)}
+        return RiggedLottery(weights, self.zeros, generator, block=self.block, **when)
+
+
+NETWORKS = {
+    "dense": Sparsity(zeros=0.0),
+    **{
+        f"{name}, {zeros:.1%}": Sparsity(zeros=zeros, **how)
+        for name, how in {
+            "static": {},
+            "static, blocks of 4x4": {"block": TILE},
+            "dynamic, blocks of 4x4": {"block": TILE, "is_dynamic": True},
+        }.items()
+        for zeros in (0.875, 0.95)
+    },
+}
+
+
+def train(sparsity: Sparsity, steps: int) -> tuple[dict[str, Any], list[tuple[Masks, Masks]]]:
+    """Train a GPT with ReLU; return its loss and zeros, and the nonzero positions of each block in the last step."""
+    training = load("small", 0, sparsity=0.0, activation="relu")
+    weights = {
+        name: weight
+        for name, weight in training.model.named_parameters()
+        if name.endswith((".up.weight", ".down.weight"))
+    }
+    training.hooks = hooks = sparsity.hooks(weights, steps)
+    for _ in track(range(steps - 1), str(sparsity)):
+        training.step()
+    layers = _with_masks(record_step(training), hooks)
+    row = {
+        "steps": steps,
+        "loss": mean_loss(training),
+        "dense_steps": hooks.dense_steps if isinstance(hooks, RiggedLottery) else steps * (not sparsity.zeros),
+        "zeros": {
+            f"{name} {tensor}": 1 - float(np.mean([each[place][tensor].mean() for each in layers]))
+            for place, name in enumerate(("up", "down"))
+            for tensor in "AWG"
+        },
+        "masked_passes": 1 - float(np.mean([_needed_share(each["W"][0]) for both in layers for each in both])),
+    }
+    return row, layers
+
+
+def _with_masks(layers: list[tuple[Masks, Masks]], hooks: StaticSparsity) -> list[tuple[Masks, Masks]]:
+    """Return layers in which weights are zero only where they are masked; the gradient's mask is then W's."""
+    return [
+        (
+            {**up, "W": hooks.masks[f"blocks.{block}.up.weight"].numpy()[None]},
+            {**down, "W": hooks.masks[f"blocks.{block}.down.weight"].numpy()[None]},
+        )
+        for block, (up, down) in enumerate(layers)
+    ]
+
+
+def _needed_share(mask: np.ndarray) -> float:
+    rows, columns = mask.shape
+    return float(mask.reshape(rows // TILE, TILE, columns // TILE, TILE).any(axis=(1, 3)).mean())
+
+
+def measure(up: Masks, down: Masks) -> dict[str, dict[str, int]]:
+    """Return the cycles of each product on each core's Verilog; masked products have the suffix "masked"."""
+    layers, found = {"up": up, "down": down}, {}
+    workloads = list(ffn_workloads(layers, TOKENS))
+    masked = ffn_workloads(layers, TOKENS, mask_weights=True)
+    workloads += [(f"{name} masked", *rest) for name, *rest in masked if name.endswith("AxG")]
+    for name, config in MEASURED.items():
+        with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
+            found[name] = {product: run_workload(config, core, *rest) for product, *rest in track(workloads, name)}
+    return found
+
+
+def fill_page(text: str, results: Mapping[str, Any]) -> str:
+    """Return the page with its tables."""
+    filled = render("sparse_weights", results=results, operations=PRODUCTS, totals=totals)
+    return replace_between(text, "<!-- sparse weights -->", "<!-- /sparse weights -->", filled)
+
+
+PRODUCTS = tuple(f"{layer} {operation}" for layer in ("up", "down") for operation in ("AxW", "WxG", "AxG"))
+
+
+def totals(cycles: Mapping[str, int]) -> dict[str, int]:
+    """Return the cycles of all six products, without and with masked AxG."""
+    return {
+        "plain": sum(cycles[name] for name in PRODUCTS),
+        "masked": sum(cycles.get(f"{name} masked", cycles[name]) for name in PRODUCTS),
+    }
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
+    arguments = parser.parse_args()
+    if arguments.train is not None and arguments.train < 1:
+        parser.error(f"--train must be at least 1, not {arguments.train}")
+    results = load_figures(RESULTS)
+    if arguments.json:
+        print_json(results)
+        return
+    for name in arguments.networks if arguments.train else ():
+        row, layers = train(NETWORKS[name], arguments.train)
+        command = f"python bench/sparse_weights.py --train {arguments.train}"
+        row = {"command": command, **measured_at(), **row, "cycles": measure(*layers[BLOCK])}
+        results["networks"] = {**results.get("networks", {}), name: row}
+        store_figures(RESULTS, results)
+    atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), results))
+
+
+if __name__ == "__main__":
+    main()
