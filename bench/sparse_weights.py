@@ -1,7 +1,7 @@
 """Measure what sparse weights gain on cores, and what a mask of the weights' gradient adds.
 
     python bench/sparse_weights.py                # write the page
-    python bench/sparse_weights.py --train 300    # first train the networks: ten minutes each
+    python bench/sparse_weights.py --train 500    # first train the networks: five minutes each
     python bench/sparse_weights.py --json         # print the stored figures
 
 The weights of both linear layers around ReLU are sparse. All six products of one block run on Verilog, with one text.
@@ -23,7 +23,6 @@ from past_four import TOKENS, mean_loss, record_step
 from past_four_core import CORES, DROP_CORES, MEMORY_BYTES, PROGRAM_BYTES, Masks, ffn_workloads, run_workload
 from tensordash_sim.networks.gpt import load
 from tensordash_sim.networks.pruning import RiggedLottery, StaticSparsity
-from tensordash_sim.networks.training import Training
 from tensordash_sim.verify.verilated_core import VerilatedCore
 from tensordash_storage.files import atomic_write
 
@@ -167,6 +166,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
+    torch.set_num_threads(1)  # On a busy machine a second thread makes these small layers slower.
     results = load_figures(RESULTS)
     if arguments.json:
         print_json(results)
