@@ -1,10 +1,10 @@
 """Compare the planner's block of a GPT, whose masked outputs are not computed, with the Verilog of a core.
 
     python bench/masked_block.py           # write the page
-    python bench/masked_block.py --core    # first run the block's products on Verilog: ten minutes
+    python bench/masked_block.py --core    # first run the block's products on Verilog: five minutes
     python bench/masked_block.py --json    # print the stored figures
 
-The block is that of `gpt-masked`, with width, length and heads divided by 16. The planner plans it on one tile with a
+The block is the one of `gpt-masked`, with width, length and heads divided by 20. The planner plans it on one tile with a
 core's memory and bandwidth, each node alone. The element-wise nodes have no hardware, so only products are compared.
 """
 
@@ -18,7 +18,8 @@ from rich.progress import track
 from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
 from past_four_core import CORES, MEMORY_BYTES, PROGRAM_BYTES, Workload, run_workload
 from tensordash_sim.compiler.images import layer_values
-from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.layer import RESULTS as RESULT_OF
 from tensordash_sim.evaluation.measure_published import PublishedProducts
 from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
 from tensordash_sim.performance.chip import ChipConfig, Memory
@@ -26,7 +27,7 @@ from tensordash_sim.performance.planner import Budget, Graph, Node, gpt_block, p
 from tensordash_sim.verify.verilated_core import VerilatedCore
 from tensordash_storage.files import atomic_write
 
-RESULTS_FILE = DOCS / "masked_block.json"
+RESULTS = DOCS / "masked_block.json"
 PAGE = DOCS / "planner.md"
 CORE = CORES["skipped"]
 CHIP = ChipConfig(tiles=1, memory=Memory(banks=32, bank_kib=1))
@@ -34,7 +35,7 @@ CHIP = ChipConfig(tiles=1, memory=Memory(banks=32, bank_kib=1))
 ZEROS = 0.875
 BLOCK = 4
 """Rows and columns of the blocks in which weights are masked, and of a pass's results."""
-THIN = 16
+THIN = 20
 Product = tuple[Node, Geometry, Operation, str]
 """A node of the graph, its layer, its operation, and the kind by which its masks are drawn."""
 
@@ -82,7 +83,7 @@ def workload(drawn: PublishedProducts, product: Product) -> Workload:
         shape = geometry.shapes[name]
         values[name] = layer_values(geometry, name, (rng.standard_normal(shape) * masks[name]).astype(np.float16))
     if outputs is not None:
-        result = RESULTS[operation]
+        result = RESULT_OF[operation]
         mask = np.broadcast_to(outputs, geometry.shapes[result]).astype(np.float16)
         values["mask"] = layer_values(geometry, result, mask)
     return node.name, Layer.of(geometry), str(operation), values
@@ -148,10 +149,10 @@ def main() -> None:
     parser.add_argument("--core", action="store_true", help="run the products on Verilog first")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
     arguments = parser.parse_args()
-    figures = load_figures(RESULTS_FILE)
+    figures = load_figures(RESULTS)
     if arguments.core:
         figures = {"command": "python bench/masked_block.py --core", **measured_at(), **measure()}
-        store_figures(RESULTS_FILE, figures)
+        store_figures(RESULTS, figures)
     if arguments.json:
         print_json({**figures, "speedups": speedups(figures)})
         return

@@ -37,6 +37,13 @@ MEASURED = {
     "core-drop": DROP_CORES["dropped"],
 }
 """Cores by name. The last three have the sizes of `core-drop`, and memory of 32 bytes a cycle."""
+PAIRS = (
+    ("core-dense", "core-dense that skips"),
+    ("core-dense", "core-skip"),
+    ("dense core-drop", "dense core-drop that skips"),
+    ("dense core-drop", "core-drop"),
+)
+"""Dense cores and the cores that are compared with them."""
 BLOCK = 1
 """The block of the network whose products run on Verilog."""
 LONG_TOKENS = 1024
@@ -162,7 +169,8 @@ def _renamed(workload: Workload, suffix: str) -> Workload:
 
 def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
-    filled = render("sparse_weights", results=results, operations=PRODUCTS, totals=totals)
+    figures = {"results": results, "names": NETWORKS, "products": PRODUCTS, "pairs": PAIRS, "long": LONG_TOKENS}
+    filled = render("sparse_weights", **figures, totals=totals, long_axg=long_axg)
     return replace_between(text, "<!-- sparse weights -->", "<!-- /sparse weights -->", filled)
 
 
@@ -175,6 +183,11 @@ def totals(cycles: Mapping[str, int]) -> dict[str, int]:
         "plain": sum(cycles[name] for name in PRODUCTS),
         "masked": sum(cycles.get(f"{name} masked", cycles[name]) for name in PRODUCTS),
     }
+
+
+def long_axg(cycles: Mapping[str, int], suffix: str) -> int:
+    """Return the cycles of AxG of both layers with more positions; the suffix is "" or " masked"."""
+    return sum(cycles[f"{layer} AxG{suffix} {LONG_TOKENS}"] for layer in ("up", "down"))
 
 
 def main() -> None:
