@@ -4,8 +4,8 @@
     python bench/masked_block.py --core    # first run the block's products on Verilog: five minutes
     python bench/masked_block.py --json    # print the stored figures
 
-The block is the one of `gpt-masked`, with width, length and heads divided by 20. The planner plans it on one tile with a
-core's memory and bandwidth, each node alone. The element-wise nodes have no hardware, so only products are compared.
+The block is the one of `gpt-masked`, with width, length and heads divided by 20. The planner plans it on one tile with
+a core's memory and bandwidth, each node alone. The element-wise nodes have no hardware, so only products are compared.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
     python bench/sparse_weights.py                # write the page
     python bench/sparse_weights.py --train 500    # first train the networks: five minutes each
+    python bench/sparse_weights.py --positions    # run AxG of a network with more positions: ten minutes
     python bench/sparse_weights.py --json         # print the stored figures
 
 The weights of both linear layers around ReLU are sparse. All six products of one block run on Verilog, with one text.
@@ -46,9 +47,10 @@ PAIRS = (
 """Dense cores and the cores that are compared with them."""
 BLOCK = 1
 """The block of the network whose products run on Verilog."""
-LONG_TOKENS = 1024
-"""Positions for a second run of AxG, with a longer reduction."""
-LONG_CORES = ("core-dense", "core-dense that skips", "core-skip")
+POSITIONS = (128, 512, 1024)
+"""Positions of the products for which AxG, whose reduction they are, runs again."""
+LONG_NETWORK = "static, blocks of 4x4, 87.5%"
+"""The network of these products."""
 TILE = 4
 """Rows and columns of the cores' tiles, and of blocks of weights."""
 CHANGES = 15
@@ -144,33 +146,48 @@ def measure(up: Masks, down: Masks, known: Mapping[str, dict[str, int]]) -> dict
     Cycles of dense cores that skip nothing do not depend on values. They are those in `known`, if there are any.
     """
     layers = {"up": up, "down": down}
-    masked = [each for each in ffn_workloads(layers, TOKENS, mask_weights=True) if "AxG" in each[0]]
-    workloads = [*ffn_workloads(layers, TOKENS), *(_renamed(each, "masked") for each in masked)]
-    # More positions are a longer reduction of AxG, and so a longer pass.
-    more = [each for each in ffn_workloads(layers, LONG_TOKENS) if "AxG" in each[0]]
-    more += [
-        _renamed(each, "masked") for each in ffn_workloads(layers, LONG_TOKENS, mask_weights=True) if "AxG" in each[0]
-    ]
+    workloads = [*ffn_workloads(layers, TOKENS), *_masked_gradients(layers, TOKENS)]
     found: dict[str, dict[str, int]] = {}
     for name, config in MEASURED.items():
         if not config.skip_masked and name in known:
             found[name] = known[name]
             continue
-        all_of = [*workloads, *(_renamed(each, str(LONG_TOKENS)) for each in more if name in LONG_CORES)]
         with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
-            found[name] = {product: run_workload(config, core, *rest) for product, *rest in track(all_of, name)}
+            found[name] = {product: run_workload(config, core, *rest) for product, *rest in track(workloads, name)}
     return found
 
 
-def _renamed(workload: Workload, suffix: str) -> Workload:
-    name, *rest = workload
-    return f"{name} {suffix}", *rest
+def measure_positions(up: Masks, down: Masks) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the cycles of both layers' AxG by number of positions and core: "plain", and "masked" if it skips."""
+    layers, found = {"up": up, "down": down}, {}
+    for positions in POSITIONS:
+        kinds = {"plain": _gradients(layers, positions), "masked": _masked_gradients(layers, positions)}
+        found[str(positions)] = cores = {}
+        for name, config in MEASURED.items():
+            chosen = {"plain"} if not config.skip_masked else {"masked"}
+            chosen |= {"plain", "masked"} if config.tile.sparsity != "none" else set()
+            with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
+                cores[name] = {
+                    kind: sum(run_workload(config, core, *rest) for _, *rest in track(kinds[kind], f"{name}, {kind}"))
+                    for kind in sorted(chosen)
+                }
+    return found
+
+
+def _gradients(layers: Mapping[str, Masks], positions: int) -> list[Workload]:
+    return [each for each in ffn_workloads(layers, positions) if "AxG" in each[0]]
+
+
+def _masked_gradients(layers: Mapping[str, Masks], positions: int) -> list[Workload]:
+    """Return both layers' AxG with the weights' mask; their names have the suffix "masked"."""
+    workloads = ffn_workloads(layers, positions, mask_weights=True)
+    return [(f"{name} masked", *rest) for name, *rest in workloads if name.endswith("AxG")]
 
 
 def fill_page(text: str, results: Mapping[str, Any]) -> str:
     """Return the page with its tables."""
-    figures = {"results": results, "names": NETWORKS, "products": PRODUCTS, "pairs": PAIRS, "long": LONG_TOKENS}
-    filled = render("sparse_weights", **figures, totals=totals, long_axg=long_axg)
+    figures = {"results": results, "names": NETWORKS, "products": PRODUCTS, "pairs": PAIRS}
+    filled = render("sparse_weights", **figures, totals=totals)
     return replace_between(text, "<!-- sparse weights -->", "<!-- /sparse weights -->", filled)
 
 
@@ -185,17 +202,15 @@ def totals(cycles: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def long_axg(cycles: Mapping[str, int], suffix: str) -> int:
-    """Return the cycles of AxG of both layers with more positions; the suffix is "" or " masked"."""
-    return sum(cycles[f"{layer} AxG{suffix} {LONG_TOKENS}"] for layer in ("up", "down"))
-
-
 def main() -> None:
     """Run the command."""
     parser = argument_parser(__doc__)
     parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME")
     parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
+    parser.add_argument(
+        "--positions", action="store_true", help=f"train {LONG_NETWORK}, and run its AxG on Verilog first"
+    )
     arguments = parser.parse_args()
     if arguments.train is not None and arguments.train < 1:
         parser.error(f"--train must be at least 1, not {arguments.train}")
@@ -210,6 +225,12 @@ def main() -> None:
         known = results.get("networks", {}).get("dense", {}).get("cycles", {})
         row = {"command": command, **measured_at(), **row, "cycles": measure(*layers[BLOCK], known)}
         results["networks"] = {**results.get("networks", {}), name: row}
+        store_figures(RESULTS, results)
+    if arguments.positions:
+        steps = results["networks"][LONG_NETWORK]["steps"]
+        _, layers = train(NETWORKS[LONG_NETWORK], steps)
+        row = {"command": "python bench/sparse_weights.py --positions", **measured_at()}
+        results["positions"] = {**row, "network": LONG_NETWORK, "cycles": measure_positions(*layers[BLOCK])}
         store_figures(RESULTS, results)
     atomic_write(PAGE, fill_page(PAGE.read_text(encoding="utf-8"), results))
 
