@@ -1,4 +1,4 @@
-"""Fuse products with the biases, ReLUs and ReLU masks that follow, for the core's output unit. Needs torch.
+"""Fuse products with the biases, ReLUs and masks that follow, for the core's output unit. Needs torch.
 
 Fused operations are in the namespace ``tensordash``. Under `offload`, each is one contraction. If the device cannot run
 it, PyTorch computes its parts one after the other.
@@ -63,7 +63,13 @@ def _matmul(bias: Tensor | None, x: Tensor, y: Tensor, relu: bool, mask: Tensor 
     return result if mask is None else ATEN.threshold_backward(result, mask, 0)
 
 
-for _operation in (_convolution, _convolution_input, _matmul):
+@torch.library.custom_op("tensordash::masked_matmul", mutates_args=())
+def _masked_matmul(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    result: Tensor = ATEN.mm(x, y) * mask
+    return result
+
+
+for _operation in (_convolution, _convolution_input, _matmul, _masked_matmul):
     _operation.register_fake(_operation._init_fn)
 
 
@@ -71,8 +77,10 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
     """Replace products and the operations that follow by fused operations.
 
     A convolution or matrix product is fused with a bias and ReLU. In a joint graph, the gradient of a convolution's
-    input, or a matrix product, is fused with the gradient of ReLU. Nothing is fused if another operation uses the
-    intermediate result, or if the core lacks the bias, ReLU or mask.
+    input, or a matrix product, is fused with the gradient of ReLU. The gradient of a matrix of weights is fused with
+    its product with an input of the graph that multiplies the weights, too; only masks of zeros and ones then reach the
+    core. Nothing is fused if another operation uses the intermediate result, or if the core lacks the bias, ReLU or
+    mask.
 
     Parameters
     ----------
@@ -85,6 +93,8 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
     # Masks are fused first, because they are recognized by their ReLU.
     for node in graph.find_nodes(op="call_function", target=ATEN.threshold_backward.default):
         _fuse_mask(graph, node, config)
+    for node in graph.find_nodes(op="call_function", target=ATEN.mul.Tensor):
+        _fuse_weight_mask(graph, node, config)
     for target in (ATEN.convolution.default, ATEN.addmm.default, ATEN.mm.default):
         for node in graph.find_nodes(op="call_function", target=target):
             _fuse_forward(graph, node, config)
@@ -157,6 +167,36 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
     graph.erase_node(grad)
     backward.args = (*backward.args[:-1], [False, *output_mask[1:]])
     backward.meta["val"] = (None, *backward.meta["val"][1:])
+
+
+def _fuse_weight_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
+    """Fuse ``mm(...).t().t() * mask`` where an earlier node multiplies the same mask by weights of its shape."""
+    for grad, mask in (node.args, node.args[::-1]):
+        if not (_is_weight_mask(mask, node) and config.mask and _result_type(node, config) not in ("", FLOAT32)):
+            continue
+        product, is_turned, has_one_user = grad, False, True
+        while has_one_user and getattr(product, "target", None) is ATEN.t.default:
+            has_one_user = len(product.users) == 1
+            product, is_turned = product.args[0], not is_turned
+        if getattr(product, "target", None) is ATEN.mm.default and not is_turned and len(product.users) == 1:
+            _replace(graph, node, torch.ops.tensordash.masked_matmul.default, (*product.args, mask))
+            return
+
+
+def _is_weight_mask(mask: Any, node: Any) -> bool:
+    """Return whether an input of the graph multiplies another input, as a mask does, with the shape of a node."""
+    if getattr(mask, "op", "") != "placeholder":
+        return False
+    weights = [
+        other
+        for user in mask.users
+        if user is not node and user.target is ATEN.mul.Tensor
+        for other in user.args
+        if other is not mask and getattr(other, "op", "") == "placeholder"
+    ]
+    form, result = mask.meta["val"], node.meta["val"]
+    kinds = [(each.meta["val"].dtype, each.meta["val"].shape) for each in weights]
+    return (form.dtype, form.shape) == (result.dtype, result.shape) and (form.dtype, form.shape) in kinds
 
 
 def _replace(graph: Graph, node: Node, fused: Any, arguments: tuple[Any, ...]) -> None:

@@ -94,6 +94,14 @@ def _fused_product(at: Contracting, call: Call) -> torch.Tensor | None:
     return None if result is None else result.reshape(x.shape[0], y.shape[1])
 
 
+def _masked_product(at: Contracting, call: Call) -> torch.Tensor | None:
+    """Run the gradient of masked weights. The device gets the mask if its values are zeros and ones."""
+    x, y, mask = call.args
+    is_mask = bool(((mask == 0) | (mask == 1)).all())
+    result = _fused_product(at, replace(call, args=(None, x, y, False, mask if is_mask else None)))
+    return result if result is None or is_mask else result * mask
+
+
 def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
     if call.func._overloadname.startswith("dtype"):
         raise UnfitError("a result of another type than the operands")
@@ -225,6 +233,7 @@ HANDLERS: dict[str, Callable[[Any, Call], Any]] = {
     CONVOLUTION: _convolution,
     CONVOLUTION_BACKWARD: _convolution_backward,
     "tensordash::fused_matmul": _fused_product,
+    "tensordash::masked_matmul": _masked_product,
     "tensordash::fused_convolution": _convolution,
     "tensordash::fused_convolution_input": _masked_input,
 }

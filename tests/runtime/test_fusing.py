@@ -243,7 +243,69 @@ def test_run_lists_fused_operations(device: Device) -> None:
     assert "WxG + mask" in str(run)
 
 
-@pytest.mark.parametrize("which", ["fused_convolution", "fused_convolution_input", "fused_matmul"])
+class Masked(nn.Module):
+    """A linear layer whose weights are multiplied by a buffer: by a mask of zeros and ones, or by other factors."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(12, 8)), nn.Parameter(torch.randn(12))
+        blocks = torch.arange(6).reshape(3, 2) % 3 != 1
+        self.register_buffer("mask", factor * blocks.repeat_interleave(4, 0).repeat_interleave(4, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight * self.mask, self.bias)  # type: ignore[operator]
+
+
+class MaskedTwice(Masked):
+    """Multiply the masked weights' gradient by the mask, and use the gradient before it as well."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = self.weight * self.mask  # type: ignore[operator]
+        return nn.functional.linear(x, weights) + weights.square().sum()
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8)], ids=str)
+@pytest.mark.parametrize(("factor", "masks"), [(1.0, 1), (2.0, 0)])
+def test_masked_weights(device: Device, shape: tuple[int, ...], factor: float, masks: int) -> None:
+    """The mask of weights reaches the core with their gradient's product, unless it has other values than 0 and 1."""
+    model, x = seeded(lambda: Masked(factor)), inputs(*shape)
+    expected, plain = step(model, x, device, fuse=False)
+    results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
+    assert [each.fused for each in run.contractions].count(("mask",)) == masks
+    assert len(run.contractions) == len(plain.contractions)
+    with Device("core-skip", "golden") as golden:
+        results, run = step(model, x, golden)
+    assert all(map(torch.equal, results, expected))
+    assert [each.fused for each in run.contractions].count(("mask",)) == masks
+
+
+def test_gradients_with_two_users_have_no_mask(device: Device) -> None:
+    model, x = seeded(MaskedTwice), inputs(5, 8)
+    expected, _ = step(model, x, device, fuse=False)
+    results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
+    assert not any("mask" in each.fused for each in run.contractions)
+
+
+def test_masked_weights_in_float32(device: Device) -> None:
+    _, run = step(seeded(Masked).float(), inputs(5, 8).float(), device)
+    assert not any("mask" in each.fused for each in run.contractions)
+
+
+def test_masked_results_are_zeros_even_if_infinite(device: Device) -> None:
+    """PyTorch multiplies an infinite result by zero, which is NaN."""
+    model, x = seeded(Masked), torch.full((5, 8), 60000.0).half()
+    x[:, ::3] = torch.inf
+    mask = next(model.children()).mask.bool()  # type: ignore[operator]
+    expected, _ = step(model, x, device, fuse=False)
+    results, _ = step(model, x, device)
+    assert expected[3][~mask].isnan().any()
+    assert not results[3][~mask].any()
+    assert torch.equal(results[3][mask].isnan(), expected[3][mask].isnan())
+
+
+@pytest.mark.parametrize("which", ["fused_convolution", "fused_convolution_input", "fused_matmul", "masked_matmul"])
 def test_registrations(which: str) -> None:
     """PyTorch checks that schema and fake tensors match the computed tensors."""
     a, w, g, b = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 2, 2), torch.randn(2, 4, 4, 4), torch.randn(4)
@@ -252,6 +314,7 @@ def test_registrations(which: str) -> None:
         "fused_convolution": (a, w, b, *settings, True),
         "fused_convolution_input": (g, a, w, *settings, torch.randn_like(a)),
         "fused_matmul": (b, torch.randn(3, 5), torch.randn(5, 4), True, torch.randn(3, 4)),
+        "masked_matmul": (torch.randn(3, 5), torch.randn(5, 4), torch.ones(3, 4)),
     }[which]
     operation = getattr(torch.ops.tensordash, which).default
     torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -85,6 +85,26 @@ def test_verilog_has_the_emulators_bits_and_the_expected_cycles(share: float) ->
                 assert cycles == pytest.approx(done.executed.cycles, rel=0.1)
 
 
+@needs_verilator
+def test_verilog_skips_masked_blocks_of_weights() -> None:
+    """The gradient of weights that are masked in blocks takes fewer cycles, if whole blocks are masked."""
+    rng, cycles = np.random.default_rng(0), {}
+    operands = {name: rng.standard_normal(PRODUCT.shapes[name]).astype(np.float16) for name in OPERANDS["AxG"]}
+    blocks = np.kron(rng.random((16, 18)) < 0.125, np.ones((4, 4)))[None, :, :70]
+    masks = {"none": np.ones_like(blocks), "blocks": blocks, "single": np.tile(np.eye(4), (16, 18))[None, :, :70]}
+    with Device(PRESET) as emulator, Device(PRESET, "verilator", quick=True) as verilog:
+        for name, mask in masks.items():
+            expected, done = (
+                each.contract(PRODUCT, "AxG", operands, mask=mask.astype(np.float16)) for each in (emulator, verilog)
+            )
+            assert np.array_equal(done.result, expected.result)
+            assert not np.asarray(done.result)[mask == 0].any()
+            assert done.executed.cycles is not None
+            cycles[name] = done.executed.cycles
+    assert cycles["blocks"] < 0.5 * cycles["none"]
+    assert cycles["single"] == pytest.approx(cycles["none"], rel=0.05)
+
+
 def test_training_step_has_pytorchs_bits() -> None:
     """The gradient of ReLU is the mask of the gradient of its input."""
     model = seeded(lambda: nn.Conv2d(3, 8, 3, padding=1), nn.ReLU, lambda: nn.Conv2d(8, 5, 3))

@@ -13,6 +13,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.emission import emit_unordered, order_program
 from tensordash_sim.compiler.footprint import footprints
 from tensordash_sim.compiler.images import TensorImage, side_formats
+from tensordash_sim.compiler.images import expected as expected_result
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.masked_passes import MaskedPasses
@@ -28,6 +29,7 @@ from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden import encode
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.legal import Sequencer
+from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.verify.programs.corruptor import with_fields
 from tensordash_sim.verify.programs.random_programs import random_program
 from tensordash_sim.verify.soak.program_variants import repeat_program
@@ -187,6 +189,35 @@ def test_results_do_not_depend_on_skipping(core, name, operation):
         assert {values["skip_masked"] for values in multiplies} == {int(can_skip)}
         assert golden.steps < plain.steps if can_skip else golden.steps == plain.steps
         assert (golden.counts.zeros, golden.counts.non_finite) == (plain.counts.zeros, plain.counts.non_finite)
+
+
+@pytest.mark.parametrize("rows", OPERANDS["AxG"])
+def test_masked_blocks_of_weights_need_no_pass(rows):
+    """The gradient of weights that are masked in blocks takes the steps of the blocks that are left.
+
+    A mask without structure leaves a value in each block, and skips nothing.
+    """
+    config, steps = load_any_preset("core-skip"), {}
+    assert isinstance(config, CoreConfig)
+    layer = Layer.of(MatrixProduct(batch=1, samples=20, in_features=24, out_features=32))
+    rng = np.random.default_rng(0)
+    values = {each: rng.standard_normal(layer.whole_shape(each)).astype(np.float16) for each in OPERANDS["AxG"]}
+    blocks = rng.permutation(48).reshape(8, 6) < 6
+    masks = {
+        "none": np.ones((32, 24)),
+        "blocks": np.kron(blocks, np.ones((4, 4))),
+        "single": np.kron(np.ones((8, 6)), np.eye(4)),
+    }
+    for name, mask in masks.items():
+        masked = values | {"mask": mask.astype(np.float16).reshape(layer.whole_shape("W"))}
+        image = TensorImage(config, Memory(SIZE), layer, "AxG", masked, rows=rows)
+        problem = Problem(layer=layer, operation="AxG", rows=rows, mask=True)
+        golden = GoldenCore(config, image.memory)
+        assert golden.run(compile_problem(problem, config, image.tensors).descriptors).error == ""
+        assert np.array_equal(image.result(), expected_result(layer, "AxG", masked, config=config, rows=rows))
+        steps[name] = golden.steps
+    assert steps["single"] == steps["none"]
+    assert 8 * steps["blocks"] == steps["none"]
 
 
 WIDE = Layer(samples=4, channels=16, filters=16, size=(8, 8), kernel=(3, 3), padding=1)
