@@ -159,17 +159,10 @@ class Tile(Block):
         fmt = config.a_format if side == "a" else config.b_format
         needs_zeros = config.sparsity == "both" or (config.sparsity == "rows" and side == "b")
         kind = StagingRing if config.ring else StagingBuffer
-        return (
-            OperandFlags(
-                fmt=fmt,
-                lanes=config.lanes,
-                depth=config.window_depth,
-                zeros=needs_zeros,
-                scale=config.numerics.scale,
-                empty=self.empty_steps and side == "b",
-            ),
-            kind(width=fmt.width, lanes=config.lanes, depth=config.window_depth),
-        )
+        shape = {"lanes": config.lanes, "depth": config.window_depth}
+        empty = self.empty_steps and side == "b"
+        flags = OperandFlags(fmt=fmt, **shape, zeros=needs_zeros, scale=config.numerics.scale, empty=empty)
+        return flags, kind(width=fmt.width, **shape)
 
     def _scale_staging(self) -> StagingBuffer | StagingRing:
         """Return the staging buffer for the scales of a port's steps."""
