@@ -56,11 +56,11 @@ def test_wrong_parameters():
 
 
 BROKEN = {
-    "the first word's end is missed": ("arriving_first ? read_lengths_more", "arriving_first ? 3'd7"),
+    "the first word's end is missed": ("arriving_first ? read_lengths_last_word", "arriving_first ? 3'd7"),
     "words do not count down": ("words_left <= words_left_next - 3'd1", "words_left <= words_left_next"),
-    "an empty step is offered": ("assign made_empty[2] =", "assign made_empty[2] = 1'b0 &"),
+    "an empty step is offered": ("assign new_word_empty[2] =", "assign new_word_empty[2] = 1'b0 &"),
     "side A is read in order": (
-        "pass_now_a_word + read_index[5:3]",
+        "current_pass_a_word + read_index[5:3]",
         "current_pass_a_word + arriving_word",
     ),
     "the queue of words runs over": (

@@ -49,7 +49,7 @@ def test_writer_writes_every_byte(name):
     ("right", "wrong"),
     [
         ("= 9'h20 - {4'd0, beat[4:0]}", "= 9'h20"),  # full bursts at every address
-        ("on_way != 5'h10", "1'h1"),  # no limit of outstanding reads
+        ("in_flight != 5'h10", "1'h1"),  # no limit of outstanding reads
         ("assign axi_rready = beats_ready | halt", "assign axi_rready = beats_ready"),
     ],
 )

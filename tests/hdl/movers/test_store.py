@@ -40,9 +40,9 @@ def test_move_of_the_full_buffer():
     [
         ("& ~(begins_segment & entry_waits)", ""),  # An entry is lost if it follows another one immediately.
         ("(before_entry == 5'd0)", "1'd1"),  # An entry overtakes items that were requested earlier.
-        ("group_taken = comes &", "group_taken = comes | 1'h0 &"),  # A group overwrites one that has not left.
+        ("group_taken = arrives &", "group_taken = arrives | 1'h0 &"),  # A group overwrites one that has not left.
         (
-            "((~group_held | group_leaves) & (~comes | descriptor_compressed))",
+            "((~group_held | group_leaves) & (~arrives | descriptor_compressed))",
             "1'b0",
         ),  # no group is read but where one waits
         ("(segment_left >= 16'h80)", "1'd1"),  # Beats without data are requested.
