@@ -110,7 +110,7 @@ BROKEN = {
     "all rows that are channels have one's bias": ("transposed ? row[2] : piece[1]", "transposed ? row[0] : piece[1]"),
     "groups have the biases of those before": (".hold(bias_fetch__bias & ~bias_fetched)", ".hold(1'b0)"),
     "all biases are positive": ("wire negative = value[31] & enable", "wire negative = 1'b0"),
-    "negative biases are less by the least bit": (".carry(aligner_1__carry), .total", ".carry(1'b0), .total"),
+    "negative biases are less by the least bit": (".carry(aligner_1__carry),\n    .total", ".carry(1'b0),\n    .total"),
     "a bias has no highest bit": (
         "aligned_number = {1'b0, placed_11[30:23]",
         "aligned_number = {2'd0, placed_11[29:23]",

@@ -52,7 +52,7 @@ def test_broken_variants_are_found(name):
 
 BROKEN_HALVES = {
     "two halves of a bank are one": ("reads_2_enable[0] & ~reads_2_half[0]", "reads_2_enable[0]"),
-    "shows the other half's word": ("reads_3_came_from[1] ?", "~reads_3_came_from[1] ?"),
+    "shows the other half's word": ("reads_3_half_read[1] ?", "~reads_3_half_read[1] ?"),
 }
 
 
