@@ -72,8 +72,8 @@ class RowScheduler(Block):
         depth, lanes = self.connectivity.depth, self.connectivity.lanes
         select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
         # Steps 1 and up. Step 0 is always drained: each lane prefers its own position there, and no other lane has it.
-        remaining = Signal(ArrayLayout(lanes, depth - 1), name="remaining_after_first", reset_less=True)
-        further = Signal(depth - 1, name="advance_after_first", reset_less=True)
+        remaining = Signal(ArrayLayout(lanes, depth - 1), name="remaining_after_first", reset_less=True)  # values left
+        further = Signal(depth - 1, name="advance_after_first", reset_less=True)  # further steps that leave
         window, window_next = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "window_next"))
         m.d.sync += [
             select.eq(self.scheduler.select),
