@@ -128,19 +128,21 @@ class ReadModel(_Model):
 
     Parameters
     ----------
-    outstanding, patience : int
+    outstanding : int
         As in `ReadJoin`.
 
     Attributes
     ----------
+    patience : int
+        As in `ReadJoin`.
     shared : (int, int)
         The lowest and the highest address of shared bursts.
     """
 
     channel = "ar"
 
-    def __init__(self, *args, outstanding: int, patience: int, **more) -> None:
-        self.outstanding, self.patience, self.shared = outstanding, patience, (1, 0)
+    def __init__(self, *args, outstanding: int, **more) -> None:
+        self.outstanding, self.patience, self.shared = outstanding, 0, (1, 0)
         self.shared_reads = self.beats = 0
         super().__init__(*args, **more)
 
@@ -163,6 +165,8 @@ class ReadModel(_Model):
     def _next(self, core: int) -> Burst | None:
         random, draw, newest = self.random, self.random.random(), max(self.places)
         is_calm = self.pins.cycle // 128 % 2 == 0  # cores offer little but the sequence
+        if self.places[core] < newest and draw < 0.1:  # a descriptor where the other cores read the sequence's burst
+            return self.common._replace(number=0)
         if draw < (0.99 if is_calm else 0.45) and (self.places[core] < newest or min(self.places) == newest):
             if self.places[core] == newest:
                 self.common = self.random_burst(1)
@@ -208,6 +212,8 @@ class ReadModel(_Model):
             and (not valid[core].number or self.tensors < self.outstanding)
         ]
         burst, cores = self.take(allowed)
+        expires = cores <= waiting and 0 < len(cores) < len(self.cores)
+        assert self.pins.read("expired") == expires, f"cycle {self.pins.cycle}: expired must be {int(expires)}"
         self.quiet = 0 if not waiting or cores & waiting else self.quiet + 1
         if self._ended_tensor:
             self.tensors -= 1
