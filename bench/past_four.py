@@ -93,18 +93,12 @@ def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
     training = load(scale, 0, sparsity=0.0, activation="relu", activation_penalty=penalty)
     for _ in track(range(steps - 1), f"penalty {penalty}"):
         training.step()
-    captured: dict[str, Masks] = {}
-    handles = [handle for name, layer in _linear_layers(training.model) for handle in _capture(name, layer, captured)]
-    training.step()
-    for handle in handles:
-        handle.remove()
-    blocks = sorted({name.rpartition(".")[0] for name in captured})
-    layers = [(captured[f"{block}.up"], captured[f"{block}.down"]) for block in blocks]
+    layers = record_step(training)
     measured = [measure_block(*each) for each in layers]
     return {
         "penalty": penalty,
         "steps": steps,
-        "loss": _loss(training),
+        "loss": mean_loss(training),
         "zeros": mean(each["zeros"] for each in measured),
         "dead": mean(each["dead"] for each in measured),
         "whole": _sum_cycles([each["whole"] for each in measured]),
@@ -114,7 +108,18 @@ def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
     }
 
 
-def _loss(training: Training) -> float:
+def record_step(training: Training) -> list[tuple[Masks, Masks]]:
+    """Run a training step; return the nonzero positions of both linear layers of each block."""
+    captured: dict[str, Masks] = {}
+    handles = [handle for name, layer in _linear_layers(training.model) for handle in _capture(name, layer, captured)]
+    training.step()
+    for handle in handles:
+        handle.remove()
+    blocks = sorted({name.rpartition(".")[0] for name in captured})
+    return [(captured[f"{block}.up"], captured[f"{block}.down"]) for block in blocks]
+
+
+def mean_loss(training: Training) -> float:
     """Return the mean cross entropy of further batches, without the penalty."""
     losses = []
     with torch.no_grad():

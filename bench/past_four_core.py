@@ -1,4 +1,4 @@
-"""Measure skipped passes and dropped steps on the Verilog of cores, for `bench/past_four.py`.
+"""Measure skipped passes and dropped steps on the Verilog of cores, for `past_four.py` and `sparse_weights.py`.
 
 A step of a GPT: all cores compute the same six products of the two linear layers around ReLU. The zeros are those of a
 recorded step; other values are drawn, so that rounding makes no zeros. ReLU's backward pass is fused with its product
@@ -28,7 +28,19 @@ from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.verify.verilated_core import VerilatedCore
 
-__all__ = ["DROP_CORES", "load_core", "measure_on_verilog", "measure_random_product"]
+__all__ = [
+    "CORES",
+    "DROP_CORES",
+    "MEMORY_BYTES",
+    "PROGRAM_BYTES",
+    "Masks",
+    "Workload",
+    "ffn_workloads",
+    "load_core",
+    "measure_on_verilog",
+    "measure_random_product",
+    "run_workload",
+]
 
 
 def load_core(preset: str, *overrides: str) -> CoreConfig:
@@ -81,7 +93,7 @@ def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> di
         "tokens", and by core the cycles of all products ("whole") and of the masked ones ("masked"): first of `CORES`;
         "drop" has the same figures of `DROP_CORES`.
     """
-    workloads = [each for up, down in blocks for each in _workloads({"up": up, "down": down}, tokens)]
+    workloads = [each for up, down in blocks for each in ffn_workloads({"up": up, "down": down}, tokens)]
     return {"tokens": tokens, **_measure(CORES, workloads), "drop": _measure(DROP_CORES, workloads)}
 
 
@@ -91,7 +103,7 @@ def _measure(cores: Mapping[str, CoreConfig], workloads: Sequence[Workload]) -> 
     for core, config in cores.items():
         with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as verilated:
             for name, layer, operation, values in track(workloads, core):
-                cycles = _run(config, verilated, layer, operation, values)
+                cycles = run_workload(config, verilated, layer, operation, values)
                 whole[core] += cycles
                 masked[core] += cycles * (name == MASKED)
     return {"whole": whole, "masked": masked}
@@ -120,7 +132,7 @@ def measure_random_product(shares: Sequence[float]) -> list[dict[str, float]]:
                 if name == "dense" and "dense" in rows[0]:
                     row[name] = rows[0][name]
                     continue
-                row[name] = _run(config, verilated, layer, "AxW", _random_values(row["zeros"]))
+                row[name] = run_workload(config, verilated, layer, "AxW", _random_values(row["zeros"]))
     return rows
 
 
@@ -133,7 +145,8 @@ def _random_values(zeros: float) -> dict[str, NDArray]:
     return {name: layer_values(PRODUCT, name, each.astype(np.float16)) for name, each in (("A", a), ("W", w))}
 
 
-def _workloads(layers: Mapping[str, Masks], tokens: int) -> Iterator[Workload]:
+def ffn_workloads(layers: Mapping[str, Masks], tokens: int, *, mask_weights: bool = False) -> Iterator[Workload]:
+    """Yield the six products of the layers "up" and "down"; with `mask_weights`, W is the mask of its gradient."""
     rng = np.random.default_rng(0)
     for name, masks in layers.items():
         masks = {each: mask if each == "W" else mask[:, :tokens] for each, mask in masks.items()}
@@ -145,10 +158,14 @@ def _workloads(layers: Mapping[str, Masks], tokens: int) -> Iterator[Workload]:
             used = {each: values[each] for each in operands}
             if name == "down" and RESULTS[operation] == "A":
                 used["mask"] = values["A"]
+            if mask_weights and RESULTS[operation] == "W":
+                used["mask"] = values["W"]
             yield f"{name} {operation}", Layer.of(geometry), operation, used
 
 
-def _run(config: CoreConfig, core: VerilatedCore, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> int:
+def run_workload(
+    config: CoreConfig, core: VerilatedCore, layer: Layer, operation: str, values: Mapping[str, NDArray]
+) -> int:
     """Run an operation with the sparser operand on the row side, and a tiling for its zeros; return the cycles."""
     rows = min(OPERANDS[operation], key=lambda each: np.count_nonzero(values[each]) / values[each].size)
     problem = Problem(layer=layer, operation=operation, rows=rows, mask="mask" in values)

@@ -26,7 +26,7 @@ def benches() -> Iterator[None]:
 @pytest.fixture(
     params=[
         *("training_page", "recipe_losses", "mutant_page", "core", "past_four", "litex_memories", "step_programs"),
-        "system",
+        *("system", "sparse_weights", "masked_block"),
     ]
 )
 def bench(request: pytest.FixtureRequest) -> ModuleType:

@@ -15,7 +15,7 @@ from ..performance.chip import ChipConfig, Machine, masked_rounds, simulate_oper
 from ..performance.planner import MEASURES, Budget, Cycles, Graph, Plan, gpt_block, plan_step, replay, resnet50, vgg16
 from .measure import needed_passes, static_mask
 
-__all__ = ["ORDER", "published_step"]
+__all__ = ["ORDER", "PublishedProducts", "published_step"]
 
 ORDER = "order"
 """The last measure: rows grouped by density, the faster side scheduled, and samples joined if that is faster."""
@@ -72,7 +72,7 @@ def published_step(
         "dram_cycles", "dram_bytes", "stages". "macs": multiplications of all products.
     """
     config, chip = TileConfig.from_mapping(tile), ChipConfig()
-    products = _Products(config, chip, workload, zeros, images, simulated, block, seed)
+    products = PublishedProducts(config, chip, workload, zeros, images, simulated, block, seed)
 
     def graph(cycles: Cycles) -> Graph:
         if workload.startswith("gpt"):
@@ -109,8 +109,16 @@ def _short(plan: Plan) -> dict[str, Any]:
     }
 
 
-class _Products:
-    """Cycles of products. Each product is simulated once."""
+class PublishedProducts:
+    """Cycles of products. Each product is simulated once.
+
+    Parameters
+    ----------
+    config, chip : TileConfig, ChipConfig
+        Tiles.
+    workload, zeros, images, simulated, block, seed
+        As for `published_step`.
+    """
 
     def __init__(
         self,
@@ -145,7 +153,7 @@ class _Products:
         self, geometry: Geometry, operation: Operation, kind: str, order: bool
     ) -> dict[str, tuple[int, int]]:
         smaller, times = self._smaller(geometry)
-        masks = self._masks(smaller, operation, kind)
+        masks = self.masks(smaller, operation, kind)
         how: dict[str, Any] = {"row_order": "density", "side": "faster"} if order else {}
         machine = Machine(self.config, self.chip, **how)
         apart = simulate_operation(smaller, operation, masks, machine)
@@ -158,12 +166,12 @@ class _Products:
                 "dense": min(apart.dense_on_chip, joined.dense_on_chip),
                 "sparse": min(apart.on_chip, joined.on_chip),
             }
-        if self.workload == "gpt-masked" and (needed := self._needed_passes(smaller, operation, kind)) is not None:
+        if (outputs := self.needed_outputs(smaller, operation, kind)) is not None:
             steps = ceil(
                 smaller.shapes["W" if operation is not Operation.WEIGHT_GRADIENT else "A"][_REDUCED[operation]]
                 / self.config.lanes
             )
-            masked = masked_rounds(needed, self.config, self.chip) * steps
+            masked = masked_rounds(needed_passes(outputs, self.config), self.config, self.chip) * steps
             found["sparse"] = whole["sparse"] = min(masked, found["sparse"])
         return {
             which: (whole[which] * times, found[which] * times if found[which] != whole[which] else 0)
@@ -178,7 +186,8 @@ class _Products:
             return replace(geometry, batch=1), geometry.batch
         return geometry, 1
 
-    def _masks(self, geometry: Geometry, operation: Operation, kind: str) -> dict[str, NDArray[np.bool_]]:
+    def masks(self, geometry: Geometry, operation: Operation, kind: str) -> dict[str, NDArray[np.bool_]]:
+        """Return the nonzero positions of a product's operands, drawn by the seed."""
         rng = np.random.default_rng(self.seed)
         masks: dict[str, NDArray[np.bool_]] = {}
         for name in (operation.left, operation.right):
@@ -194,18 +203,16 @@ class _Products:
                 masks[name] = static_mask(shape[1:], self.zeros, self.block, self.seed)[None]
         return masks
 
-    def _needed_passes(self, geometry: Geometry, operation: Operation, kind: str) -> NDArray[np.bool_] | None:
-        """Return a mask of the passes with an output that is needed; None if all are needed."""
-        if kind in CAUSAL:
-            if (kind, operation) not in UNNEEDED:
-                return None
-            extent = geometry.shapes[operation.output][1:]
-            outputs: NDArray[np.bool_] = np.tril(np.ones(extent, np.bool_))
-        elif operation is Operation.WEIGHT_GRADIENT:
-            outputs = static_mask(geometry.shapes["W"][1:], self.zeros, self.block, self.seed)
-        else:
+    def needed_outputs(self, geometry: Geometry, operation: Operation, kind: str) -> NDArray[np.bool_] | None:
+        """Return a mask of the outputs that are needed, without the batch; None if all of them are computed."""
+        if self.workload != "gpt-masked":
             return None
-        return needed_passes(outputs, self.config)
+        if kind in CAUSAL:
+            is_causal = (kind, operation) in UNNEEDED
+            return np.tril(np.ones(geometry.shapes[operation.output][1:], np.bool_)) if is_causal else None
+        if operation is not Operation.WEIGHT_GRADIENT:
+            return None
+        return static_mask(geometry.shapes["W"][1:], self.zeros, self.block, self.seed)
 
 
 _REDUCED = {Operation.FORWARD: 2, Operation.INPUT_GRADIENT: 1, Operation.WEIGHT_GRADIENT: 1}

@@ -1,7 +1,8 @@
-"""Weight sparsity during training of any module: static, sparse momentum, dynamic sparse reparameterization.
+"""Weight sparsity during training: static, sparse momentum, dynamic sparse reparameterization, the rigged lottery.
 
-All three have a mask for every weight tensor that they manage. Static masks do not change. Sparse momentum replaces
-small weights by weights with a large momentum, and dynamic sparse reparameterization by randomly drawn ones.
+All have a mask for every weight tensor that they manage. Static masks do not change. Sparse momentum replaces small
+weights by weights with a large momentum, dynamic sparse reparameterization by randomly drawn ones, and the rigged
+lottery by weights with a large gradient.
 """
 
 import math
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from tensordash.configuration.parameters import require_int
 
-__all__ = ["DynamicReparameterization", "SparseMomentum", "StaticSparsity", "apportion", "prunable"]
+__all__ = ["DynamicReparameterization", "RiggedLottery", "SparseMomentum", "StaticSparsity", "apportion", "prunable"]
 
 
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -79,26 +80,42 @@ class StaticSparsity:
         Share of zeros, from 0 to below 1.
     generator : torch.Generator
         Generator for the masks.
+    block : int
+        Weights of a square block of this size are masked together. More than 1 is only for matrices.
 
     Raises
     ------
     ValueError
-        If the sparsity is out of range, or there are no weights.
+        If the sparsity is out of range, there are no weights, or blocks do not divide a weight.
     """
 
-    def __init__(self, weights: dict[str, nn.Parameter], sparsity: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, weights: dict[str, nn.Parameter], sparsity: float, generator: torch.Generator, *, block: int = 1
+    ) -> None:
         if not isinstance(sparsity, int | float) or not 0 <= sparsity < 1:
             raise ValueError(f"sparsity must be a number from 0 to below 1, not {sparsity!r}")
         if not weights:
             raise ValueError("weights must hold at least one weight, not none")
+        self.block = require_int("block", block, 1)
+        for name, weight in weights.items():
+            if block > 1 and (weight.dim() != 2 or any(extent % block for extent in weight.shape)):
+                raise ValueError(f"block must divide both extents of a matrix, not be {block} for {name}")
         self.weights, self.target, self.generator = weights, float(sparsity), generator
         self.masks = {name: self._random_mask(weight) for name, weight in weights.items()}
         self._apply()
 
     def _random_mask(self, weight: Tensor) -> Tensor:
-        mask = torch.ones(weight.numel(), dtype=torch.bool)
-        mask[torch.randperm(weight.numel(), generator=self.generator)[: round(self.target * weight.numel())]] = False
-        return mask.view(weight.shape).to(weight.device)
+        count = weight.numel() // self.block**2
+        mask = torch.ones(count, dtype=torch.bool)
+        mask[torch.randperm(count, generator=self.generator)[: round(self.target * count)]] = False
+        return self._expand(mask, weight).to(weight.device)
+
+    def _expand(self, blocks: Tensor, weight: Tensor) -> Tensor:
+        """Return a mask of a weight from the mask of its blocks, which is flat."""
+        if self.block == 1:
+            return blocks.view(weight.shape)
+        coarse = blocks.view(weight.shape[0] // self.block, -1)
+        return coarse.repeat_interleave(self.block, 0).repeat_interleave(self.block, 1)
 
     @property
     def sparsity(self) -> float:
@@ -300,3 +317,84 @@ class DynamicReparameterization(_Moving):
             drawn = torch.randperm(len(places), generator=self.generator)[:count]
             self._grow(name, places[drawn.to(places.device)])
         return pruned
+
+
+class RiggedLottery(StaticSparsity):
+    """RigL: prune small weights, regrow where the gradient is large.
+
+    Every `every` steps, the share `prune_rate` of each tensor's weights, the smallest ones, is masked. Of the weights
+    that were masked before, as many with the largest gradients regrow, starting at zero. Only these steps need the
+    gradients of masked weights. `prune_rate` falls to zero along a cosine until `last_step`; then the masks are static.
+    With blocks, the sum of a block's magnitudes decides.
+
+    Parameters
+    ----------
+    weights, sparsity, generator, block
+        As in `StaticSparsity`.
+    every : int
+        Steps between two changes of the masks.
+    prune_rate : float
+        Initial prune rate, from 0 to 1.
+    last_step : int
+        The step from which on masks do not change.
+
+    Source
+    ------
+    Evci et al., arXiv:1911.11134, section 3. Deviation: a step that changes the masks also updates the weights.
+    """
+
+    def __init__(
+        self,
+        weights: dict[str, nn.Parameter],
+        sparsity: float,
+        generator: torch.Generator,
+        *,
+        every: int,
+        last_step: int,
+        prune_rate: float = 0.3,
+        block: int = 1,
+    ) -> None:
+        if not 0 <= prune_rate <= 1:
+            raise ValueError(f"prune_rate must be a number from 0 to 1, not {prune_rate!r}")
+        self.every, self.last_step = require_int("every", every, 1), require_int("last_step", last_step, 1)
+        self.prune_rate, self.steps, self.dense_steps = prune_rate, 0, 0
+        self._gradients: dict[str, Tensor] = {}
+        super().__init__(weights, sparsity, generator, block=block)
+
+    def before_update(self) -> None:
+        """Store the gradients of a step that changes the masks; then mask them."""
+        self.steps += 1
+        if self.steps % self.every == 0 and self.steps < self.last_step:
+            self.dense_steps += 1
+            self._gradients = {
+                name: weight.grad.clone() for name, weight in self.weights.items() if weight.grad is not None
+            }
+        super().before_update()
+
+    def after_update(self) -> None:
+        """Mask the weights; prune and regrow if the step stored gradients."""
+        self._apply()
+        if self._gradients:
+            self._move()
+            self._gradients.clear()
+
+    @torch.no_grad()
+    def _move(self) -> None:
+        rate = self.prune_rate * (1 + math.cos(math.pi * self.steps / self.last_step)) / 2
+        for name, gradient in self._gradients.items():
+            weight, masked = self.weights[name], self._sums(~self.masks[name]) > 0
+            count = min(int(rate * int((~masked).sum())), int(masked.sum()))
+            magnitude = self._sums(weight.abs()).masked_fill(masked, math.inf)
+            candidates = self._sums(gradient.abs()).masked_fill(~masked, -1.0)
+            blocks = ~masked
+            blocks[torch.topk(magnitude, count, largest=False).indices] = False
+            blocks[torch.topk(candidates, count).indices] = True
+            self.masks[name] = self._expand(blocks, weight)
+        self._apply()
+
+    def _sums(self, values: Tensor) -> Tensor:
+        """Return the sum of each block's values, flat."""
+        if self.block == 1:
+            return values.flatten()
+        rows, columns = values.shape
+        return values.view(rows // self.block, self.block, columns // self.block, self.block).sum((1, 3)).flatten()

@@ -8,6 +8,7 @@ from torch.nn import functional as F  # noqa: N812
 from tensordash_sim.networks import load
 from tensordash_sim.networks.pruning import (
     DynamicReparameterization,
+    RiggedLottery,
     SparseMomentum,
     StaticSparsity,
     apportion,
@@ -248,3 +249,65 @@ def test_gpt_mask_is_static() -> None:
             assert torch.equal(weight != 0, drawn[name])
             assert round(float((weight == 0).float().mean()), 3) == 0.875
             assert not run.optimizer.state[weight]["exp_avg"][~drawn[name]].any()
+
+
+def matrices(bench: Bench) -> dict[str, nn.Parameter]:
+    return {"4.weight": bench.weights["4.weight"]}
+
+
+def blocks_of(mask: torch.Tensor) -> torch.Tensor:
+    """Return each 4x4 block's number of unmasked weights."""
+    rows, columns = mask.shape
+    return mask.view(rows // 4, 4, columns // 4, 4).sum((1, 3))
+
+
+def test_static_blocks(bench: Bench) -> None:
+    (mask,) = StaticSparsity(matrices(bench), 0.875, bench.generator, block=4).masks.values()
+    assert sorted(blocks_of(mask).unique().tolist()) == [0, 16]
+    assert int(mask.sum()) == mask.numel() // 8
+
+
+@pytest.mark.parametrize("block", [1, 4])
+def test_rigged_lottery(bench: Bench, block: int) -> None:
+    """Only the wanted steps change masks. The smallest weights leave, and those with the largest gradients return."""
+    weights = matrices(bench) if block > 1 else bench.weights
+    hooks = RiggedLottery(weights, 0.75, bench.generator, every=3, last_step=8, block=block, prune_rate=0.5)
+    unmasked = sum(int(mask.sum()) for mask in hooks.masks.values())
+    changed = []
+    for step in range(1, 13):
+        before = {name: mask.clone() for name, mask in hooks.masks.items()}
+        bench.train(hooks, 1)
+        if any(not torch.equal(before[name], mask) for name, mask in hooks.masks.items()):
+            changed.append(step)
+        for name, weight in weights.items():
+            assert not weight[~hooks.masks[name]].any()
+            assert not weight[hooks.masks[name] & ~before[name]].any()  # Weights regrow at zero.
+        assert sum(int(mask.sum()) for mask in hooks.masks.values()) == unmasked
+        if block > 1:
+            assert sorted(blocks_of(hooks.masks["4.weight"]).unique().tolist()) == [0, 16]
+    assert changed == [3, 6]
+    assert hooks.dense_steps == 2
+
+
+def test_rigged_lottery_follows_gradients() -> None:
+    """Of 8 weights, the smallest of 4 leaves, and the masked one with the largest gradient returns."""
+    weight = nn.Parameter(torch.arange(1.0, 9.0)[None])
+    hooks = RiggedLottery({"w": weight}, 0.5, torch.Generator().manual_seed(0), every=1, last_step=9, prune_rate=0.3)
+    places = hooks.masks["w"][0].nonzero()[:, 0].tolist()
+    masked = sorted(set(range(8)) - set(places))
+    weight.grad = torch.zeros(1, 8)
+    weight.grad[0, masked[2]] = -5
+    weight.grad[0, places[0]] = 9  # An unmasked weight's gradient does not count.
+    hooks.before_update()
+    assert weight.grad[0, masked].tolist() == [0, 0, 0, 0]
+    hooks.after_update()
+    assert hooks.masks["w"][0].nonzero()[:, 0].tolist() == sorted([*places[1:], masked[2]])
+
+
+def test_illegal_blocks_and_rates(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="block must divide both extents of a matrix, not be 4 for 0.weight"):
+        StaticSparsity(bench.weights, 0.5, bench.generator, block=4)
+    with pytest.raises(ValueError, match="block must divide both extents of a matrix, not be 3 for 4.weight"):
+        StaticSparsity(matrices(bench), 0.5, bench.generator, block=3)
+    with pytest.raises(ValueError, match="prune_rate must be a number from 0 to 1, not 2"):
+        RiggedLottery(bench.weights, 0.5, bench.generator, every=1, last_step=1, prune_rate=2)
