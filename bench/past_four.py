@@ -38,6 +38,7 @@ from common import (
 from past_four_core import DROP_CORES, load_core, measure_on_verilog, measure_random_product
 from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
+from tensordash_runtime import sort_channels
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.networks.gpt import load
@@ -89,12 +90,18 @@ def search_shapes() -> list[dict[str, Any]]:
 
 
 def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
-    """Train a dense GPT with ReLU, and measure the linear layers around the activations in its last step."""
+    """Train a dense GPT with ReLU, and measure the linear layers around the activations in its last step.
+
+    "sorted" has the hidden units in the order of their activity in the step before.
+    """
     training = load(scale, 0, sparsity=0.0, activation="relu", activation_penalty=penalty)
-    for _ in track(range(steps - 1), f"penalty {penalty}"):
+    for _ in track(range(steps - 2), f"penalty {penalty}"):
         training.step()
+    orders = [_sorted_channels(down) for _, down in record_step(training)]
     layers = record_step(training)
+    in_order = [_choose_units(*each, order) for each, order in zip(layers, orders, strict=True)]
     measured = [measure_block(*each) for each in layers]
+    measured_in_order = [measure_block(*each) for each in in_order]
     return {
         "penalty": penalty,
         "steps": steps,
@@ -103,8 +110,14 @@ def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
         "dead": mean(each["dead"] for each in measured),
         "whole": _sum_cycles([each["whole"] for each in measured]),
         "without_dead": _sum_cycles([each["without_dead"] for each in measured]),
+        "sorted": _sum_cycles([each["whole"] for each in measured_in_order]),
+        "sorted_without_dead": _sum_cycles([each["without_dead"] for each in measured_in_order]),
         "verilog": measure_on_verilog(layers, TOKENS),
         "verilog_without_dead": measure_on_verilog([_without_dead(*each) for each in layers], TOKENS),
+        "verilog_sorted": measure_on_verilog(in_order, TOKENS, only_skipping=True),
+        "verilog_sorted_without_dead": measure_on_verilog(
+            [_without_dead(*each) for each in in_order], TOKENS, only_skipping=True
+        ),
     }
 
 
@@ -166,10 +179,21 @@ def measure_block(up: Masks, down: Masks) -> dict[str, Any]:
 
 def _without_dead(up: Masks, down: Masks) -> tuple[Masks, Masks]:
     """Return both layers without hidden units that are zero in the whole batch."""
-    alive = down["A"][0].any(axis=0)
+    return _choose_units(up, down, down["A"][0].any(axis=0).nonzero()[0])
+
+
+def _sorted_channels(down: Masks) -> NDArray[np.int64]:
+    """Return the order in which `tensordash_runtime.sort_channels` puts the hidden units."""
+    activations = torch.from_numpy(down["A"][0])
+    units = activations.shape[1]
+    return sort_channels(nn.Linear(1, units), nn.Linear(units, 1), activations).numpy()
+
+
+def _choose_units(up: Masks, down: Masks, units: NDArray[np.int64]) -> tuple[Masks, Masks]:
+    """Return both layers with these hidden units, in this order."""
     return (
-        {"A": up["A"], "W": up["W"][:, alive], "G": up["G"][:, :, alive]},
-        {"A": down["A"][:, :, alive], "W": down["W"][:, :, alive], "G": down["G"]},
+        {"A": up["A"], "W": up["W"][:, units], "G": up["G"][:, :, units]},
+        {"A": down["A"][:, :, units], "W": down["W"][:, :, units], "G": down["G"]},
     )
 
 
@@ -258,6 +282,7 @@ def main() -> None:
         print_json({"tile": measure_random_zeros(), **figures})
         return
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # Losses then do not depend on the machine's number of cores.
     results = load_figures(RESULTS)
     results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": measure_random_zeros()}
     store_figures(RESULTS, results)

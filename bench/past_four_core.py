@@ -77,7 +77,9 @@ Workload = tuple[str, Layer, str, dict[str, NDArray]]
 """A product's name, its layer, its operation and its values."""
 
 
-def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> dict[str, Any]:
+def measure_on_verilog(
+    blocks: Sequence[tuple[Masks, Masks]], tokens: int, *, only_skipping: bool = False
+) -> dict[str, Any]:
     """Run the six products of blocks on every core.
 
     Parameters
@@ -86,6 +88,8 @@ def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> di
         For the layers before and after ReLU: nonzero positions of "A", "W" and "G", (1, rows, columns).
     tokens : int
         Positions of A and G that are used, the first ones.
+    only_skipping : bool
+        Whether only cores that skip passes run.
 
     Returns
     -------
@@ -94,7 +98,11 @@ def measure_on_verilog(blocks: Sequence[tuple[Masks, Masks]], tokens: int) -> di
         "drop" has the same figures of `DROP_CORES`.
     """
     workloads = [each for up, down in blocks for each in ffn_workloads({"up": up, "down": down}, tokens)]
-    return {"tokens": tokens, **_measure(CORES, workloads), "drop": _measure(DROP_CORES, workloads)}
+    chosen, chosen_drop = (
+        {name: config for name, config in cores.items() if config.skip_masked or not only_skipping}
+        for cores in (CORES, DROP_CORES)
+    )
+    return {"tokens": tokens, **_measure(chosen, workloads), "drop": _measure(chosen_drop, workloads)}
 
 
 def _measure(cores: Mapping[str, CoreConfig], workloads: Sequence[Workload]) -> dict[str, dict[str, int]]:

@@ -3,7 +3,7 @@
 `dispatch` intercepts PyTorch's operations, and `products` maps them to contractions. `execution` scales and
 rounds operands, `programs` compiles, and `backends` and `multicore` execute.
 
-`offload` and `compile_step` import PyTorch on first use.
+`offload`, `compile_step` and `sort_channels` import PyTorch on first use.
 """
 
 from importlib import import_module
@@ -16,6 +16,7 @@ from .records import Contracted, Missed, Totals
 from .run import Run
 
 if TYPE_CHECKING:
+    from .channels import sort_channels
     from .dispatch import offload
     from .program_folder.compiling import compile_step
 
@@ -33,9 +34,10 @@ __all__ = [
     "Totals",
     "compile_step",
     "offload",
+    "sort_channels",
 ]
 
-_LAZY = {"compile_step": ".program_folder.compiling", "offload": ".dispatch"}
+_LAZY = {"compile_step": ".program_folder.compiling", "offload": ".dispatch", "sort_channels": ".channels"}
 
 
 def __getattr__(name: str) -> Any:
