@@ -51,7 +51,7 @@ COSTS = DOCS / "cost.json"
 """Figures of `bench/cost.py`, which has the logic of `core`."""
 PAGE = DOCS / "system.md"
 PRESETS = ("recommended", "recommended-2x8")
-ZEROS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+ZEROS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
 STREAM_STEPS = 128
 STREAMS = 4000
 MAPPED = ("core-skip", "core-drop")

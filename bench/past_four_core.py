@@ -17,13 +17,17 @@ from rich.progress import track
 from common import run_program
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
+from tensordash_runtime.expected import SAMPLED_STREAMS
 from tensordash_sim.compiler.emission import emit
-from tensordash_sim.compiler.images import TensorImage, expected, layer_values
+from tensordash_sim.compiler.images import TensorImage, expected, layer_values, non_zero_groups
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.problem import Problem
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.row_streams import RowStreams
 from tensordash_sim.compiler.scheduled import scheduled_speedup
 from tensordash_sim.compiler.search import best_schedule
+from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.verify.verilated_core import VerilatedCore
@@ -117,7 +121,7 @@ def _measure(cores: Mapping[str, CoreConfig], workloads: Sequence[Workload]) -> 
     return {"whole": whole, "masked": masked}
 
 
-def measure_random_product(shares: Sequence[float]) -> list[dict[str, float]]:
+def measure_random_product(shares: Sequence[float]) -> list[dict[str, Any]]:
     """Multiply activations with random zeros by dense weights on the dense core, without and with dropped steps.
 
     Parameters
@@ -128,10 +132,11 @@ def measure_random_product(shares: Sequence[float]) -> list[dict[str, float]]:
     Returns
     -------
     list of dict
-        For each share: "zeros", and the cycles of "dense", "skipped" and "dropped" of `DROP_CORES`. No pass is skipped
-        here. The dense core's cycles do not depend on values, so it runs once.
+        For each share: "zeros", the cycles of "dense", "skipped" and "dropped" of `DROP_CORES`, and "estimates", the
+        last two's estimated cycles. No pass is skipped here. The dense core's cycles do not depend on values, so it
+        runs once.
     """
-    rows: list[dict[str, float]] = [{"zeros": zeros} for zeros in shares]
+    rows: list[dict[str, Any]] = [{"zeros": zeros, "estimates": {}} for zeros in shares]
     layer = Layer.of(PRODUCT)
     for name in ("dense", "skipped", "dropped"):
         config = DROP_CORES[name]
@@ -140,8 +145,21 @@ def measure_random_product(shares: Sequence[float]) -> list[dict[str, float]]:
                 if name == "dense" and "dense" in rows[0]:
                     row[name] = rows[0][name]
                     continue
-                row[name] = run_workload(config, verilated, layer, "AxW", _random_values(row["zeros"]))
+                values = _random_values(row["zeros"])
+                row[name] = run_workload(config, verilated, layer, "AxW", values)
+                if name != "dense":
+                    row["estimates"][name] = _estimate(config, values)
     return rows
+
+
+def _estimate(config: CoreConfig, values: Mapping[str, NDArray]) -> int:
+    """Return the cycles that the runtime expects of `PRODUCT`."""
+    layer = Layer.of(PRODUCT)
+    problem = Problem(layer=layer, operation="AxW", rows="A")
+    image, program = _compile(config, problem, values)
+    streams = RowStreams(config, program.descriptors, image.tensors["A"], SAMPLED_STREAMS)
+    paces = streams.paces(non_zero_groups(config, layer, "A", values["A"] != 0))
+    return timing(config, program.descriptors, speedup=paces).cycles
 
 
 def _random_values(zeros: float) -> dict[str, NDArray]:
@@ -177,14 +195,20 @@ def run_workload(
     """Run an operation with the sparser operand on the row side, and a tiling for its zeros; return the cycles."""
     rows = min(OPERANDS[operation], key=lambda each: np.count_nonzero(values[each]) / values[each].size)
     problem = Problem(layer=layer, operation=operation, rows=rows, mask="mask" in values)
-    image = TensorImage(config, Memory(MEMORY_BYTES), layer, operation, values, rows=rows)
-    program = emit(best_schedule(IterationSpace(problem=problem, core=config)), image.tensors)
-    if config.tile.sparsity != "none" and config.buffer == DROP.buffer:
-        speedup = scheduled_speedup(config, program.descriptors, image.memory)
-        space = IterationSpace(problem=replace(problem, speedup=speedup), core=config)
-        program = emit(best_schedule(space), image.tensors)
+    image, program = _compile(config, problem, values)
     run = run_program(core, program, image.memory)
     wanted = expected(layer, operation, values, config=config, rows=rows)
     if not np.array_equal(image.result().view(np.uint16), wanted.view(np.uint16)):
         raise SystemExit(f"{operation} of {layer}: the Verilog differs from PyTorch in float64")
     return run.cycles
+
+
+def _compile(config: CoreConfig, problem: Problem, values: Mapping[str, NDArray]) -> tuple[TensorImage, Program]:
+    """Return the tensors in memory, and a program with a tiling for their zeros."""
+    image = TensorImage(config, Memory(MEMORY_BYTES), problem.layer, problem.operation, values, rows=problem.rows)
+    program = emit(best_schedule(IterationSpace(problem=problem, core=config)), image.tensors)
+    if config.tile.sparsity != "none" and config.buffer == DROP.buffer:
+        speedup = scheduled_speedup(config, program.descriptors, image.memory)
+        space = IterationSpace(problem=replace(problem, speedup=speedup), core=config)
+        program = emit(best_schedule(space), image.tensors)
+    return image, program
