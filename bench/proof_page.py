@@ -8,6 +8,7 @@ A proof's text on docs/proofs.md is the docstring of its module.
 
 import inspect
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 from common import DOCS, argument_parser, load_figures, render, replace_between, store_figures
@@ -21,6 +22,7 @@ from tensordash_storage.files import atomic_write
 RESULTS = DOCS / "proofs.json"
 PAGE = DOCS / "proofs.md"
 SUMMARY_PAGE = DOCS / "verification.md"
+PACKAGE = "tensordash_formal.proofs"
 
 
 def counted(proofs: Iterable[tuple[Proof, str, Config]]) -> dict[str, Any]:
@@ -44,7 +46,8 @@ def measured() -> dict[str, Any]:
 
 def rendered(template: str, results: Mapping[str, Any]) -> str:
     """Return the text of a template."""
-    texts = {proof.name: inspect.getdoc(inspect.getmodule(proof.build)) for proof in (*PROOFS, *CORE_PROOFS)}
+    modules = {proof.name: import_module(f"{PACKAGE}.{proof.name}") for proof in (*PROOFS, *CORE_PROOFS)}
+    texts = {name: inspect.getdoc(module) for name, module in modules.items()}
     groups = {"tile": [each.name for each in PROOFS], "core": [each.name for each in CORE_PROOFS]}
     totals = {name: sum(config["properties"].values()) for name, config in results["configs"].items()}
     presets = [*preset_names(), *preset_names("core")]

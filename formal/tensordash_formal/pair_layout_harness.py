@@ -1,12 +1,4 @@
-"""Pair layout: a layout of two groups a cycle follows the loop nest of docs/core.md, for every descriptor.
-
-Each step is written once and in order, at its word, bank and part, alone or with the next step. The zeros after a run
-are written with its last step. A valid position has its value, transposed or not; all others are zero. The unit
-continues within 20 cycles unless the buffer stalls it. Sizes are those of side A. Lemmas map the places of the
-queue and the pipeline stages to iterations of the loop nest.
-
-Assumes: every read of a group of the buffer returns the same values.
-"""
+"""Claims about a pair layout, and the lemmas that map its queue and pipeline stages to iterations of the loop nest."""
 
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,8 @@ The paper's PE has fp16 at its real width of 97 bits, 4 lanes and two stages. Ev
 products since the `start` of its stream, with infinities and NaN. `overflow` rises if and only if a sum leaves the
 range. The shift of a product is proven first, with free inputs. The other claims use its value.
 
-A sum is defined from its `start` on. It is also defined once it was taken, because the block shows it. Other sums, and
-products from before a reset, are unchecked.
+A sum is defined from its `start` on, also after it was taken. Other sums, and products from before a reset, are
+unchecked.
 
 Assumes: a frozen tile neither starts nor takes (`tile_control`). No finite product exceeds the product of the largest
 operands (`multiplier`, for 8-bit formats).

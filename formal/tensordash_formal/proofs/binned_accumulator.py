@@ -1,14 +1,12 @@
 """Binned accumulator at its real width, with free products: each bin is the sum of its digits, in any order of terms.
 
 The proof watches one bin, whose number is free but constant. Its model adds up the signed digits of all terms in this
-bin modulo the register's range, and tracks the largest top bin. Both follow docs/numerics.md, "binned": a digit is cut
-from the magnitude of a term, wherever its top bin is. If a taken sum has the watched bin, the bin's register equals the
-model's sum. Sum and maximum do not depend on the order of the terms, so neither do the bins.
+bin modulo the register's range, and tracks the largest top bin. Both follow docs/numerics.md. If a taken sum has the
+watched bin, the bin's register equals the model's sum.
 
-`overflow` rises if the watched bin leaves its range, and not without products. With 16 bits of headroom, it takes
-thousands of cycles to leave the range. No cover is searched for then, and the property is proven as a lemma. The proof
-does not check that `overflow` rises nowhere else. A sum is defined from its `start` on. PEs of one stage and tiles with
-a C input are not covered.
+`overflow` rises if the watched bin leaves its range, and not without products. With 16 bits of headroom, the range is
+thousands of cycles away; the property is then a lemma without a cover. The proof does not check that `overflow` rises
+nowhere else. A sum is defined from its `start` on. PEs of one stage and tiles with a C input are not covered.
 
 Assumes: a frozen tile neither starts nor takes (`tile_control`). The place and the zero mark of a product agree with
 its shift and significand. A product is not both infinite and NaN.

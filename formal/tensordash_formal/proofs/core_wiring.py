@@ -2,8 +2,7 @@
 
 Every input of a unit and every output of the core has its specified value in the same cycle. No port is left out: an
 assertion checks this when the query is built. The proof finds wrong wires that no program of feasible length reveals,
-for example bit 28 of a counter, or swapped ports that usually have equal values. The other proofs and the tests check
-what a unit does with its inputs.
+for example bit 28 of a counter, or swapped ports that usually have equal values.
 
 Assumes: nothing. The outputs of all units, of the tile and of the memories are free.
 """

@@ -2,7 +2,7 @@
 
 A step is written in its bank, after the bank's earlier steps, from its stream's first word on. Its index is the word
 that it would have if no step were dropped. Two cycles after a stream's last step, its lengths are written: the steps of
-each bank, and the words of the longest bank after its first. `dropping_layout_harness.py` has the claims.
+each bank, and the words of the longest bank after its first.
 
 Assumes: every read of a group of the buffer returns the same values.
 """

@@ -1,4 +1,11 @@
-"""The proof of layouts of two groups a cycle, and its broken variants; `pair_layout_harness.py` has the claims."""
+"""Pair layout: a layout of two groups a cycle follows the loop nest of docs/core.md, for every descriptor.
+
+Each step is written once and in order, at its word, bank and part, alone or with the next step. The zeros after a run
+are written with its last step. A valid position has its value, transposed or not; all others are zero. The unit
+continues within 20 cycles unless the buffer stalls it. Sizes are those of side A.
+
+Assumes: every read of a group of the buffer returns the same values.
+"""
 
 from typing import Any
 

@@ -3,8 +3,8 @@
 The proof has the complete tile of a configuration at its full size, with the free inputs of `tile_control`. Arithmetic
 is abstracted: a sum is two bits, "the watched pair, once" and "something wrong". Row, column and lane of the watched
 pair are free constants, and the pair enters in a free cycle. The sign bit tags its two values. This is sound because
-nothing between the ports and the multipliers reads the sign bit. The exception is the zero test of int8, so with int8
-only the watched value is negative.
+nothing between the ports and the multipliers reads the sign bit, except int8's zero test. With int8, only the watched
+value is negative.
 
 With scales, a pair whose scale is zero (NVFP4) is not effectual. Only tests cover which scale a PE applies.
 """

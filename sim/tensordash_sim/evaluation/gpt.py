@@ -165,10 +165,10 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         blocked = [_cycles(shape, answers, zeros, str(each), BLOCKS[1]) for each in Operation]
         totals = {
             "TensorDash": sum(each.sparse for each in cycles.values()),
-            "and passes without an output that is kept": sum(each.passes for each in cycles.values()),
-            "and every masked output": sum(each.bound for each in cycles.values()),
-            "TensorDash, weights masked in blocks of 4 x 4": sum(each.sparse for each in blocked),
-            "blocks, and passes without an output that is kept": sum(each.passes for each in blocked),
+            "with skipped passes": sum(each.passes for each in cycles.values()),
+            "without masked outputs": sum(each.bound for each in cycles.values()),
+            "masks of 4 x 4 blocks": sum(each.sparse for each in blocked),
+            "blocks with skipped passes": sum(each.passes for each in blocked),
         }
         for series, taken in totals.items():
             points.append(Point(metric="speedup of a step", series=series, x=zeros, ours=dense / taken))

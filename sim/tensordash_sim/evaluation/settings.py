@@ -179,7 +179,7 @@ class Settings:
             for name, network in self.with_values.items()
         ]
         missing = "" if len(used) > 1 else " `make traces` records more."
-        return f"Recorded with values, the last step: {', '.join(used)}.{missing}"
+        return f"The values are from the last recorded step: {', '.join(used)}.{missing}"
 
     @property
     def built_in(self) -> list[str]:

@@ -22,8 +22,8 @@ ONE_TILE = 1
 """Number of tiles. Recorded networks are small: on 256 tiles, many operations would wait for the last few passes."""
 
 DRAIN = (
-    "Results of all rows leave in one beat. With one row a beat, short passes would wait for it, "
-    "and more so in tall tiles."
+    "Results of all rows leave in one beat. With one row per beat, short passes would wait for the drain, "
+    "above all in tall tiles."
 )
 
 Variants = dict[tuple[str, float | str], tuple[TileConfig, float | None]]
