@@ -213,7 +213,7 @@ def test_every_core_has_a_driver_that_compiles(name: str, tmp_path: Path) -> Non
 def rv32_compiler(extensions: str) -> list[str]:
     if which("riscv64-unknown-elf-gcc"):
         return ["riscv64-unknown-elf-gcc", f"-march=rv32i{extensions}", "-mabi=ilp32"]
-    if is_installed("ziglang") and extensions:  # Clang's code for RV32I without extensions takes 6,271 bytes.
+    if is_installed("ziglang") and extensions:  # Without extensions Clang's code exceeds 6 KiB.
         target = ["-target", "riscv32-freestanding-none", f"-mcpu=generic_rv32{''.join(f'+{e}' for e in extensions)}"]
         return [sys.executable, "-m", "ziglang", "cc", *target]
     pytest.skip(f"no compiler for RV32I{extensions}: neither riscv64-unknown-elf-gcc nor the package ziglang")
