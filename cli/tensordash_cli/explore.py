@@ -164,9 +164,9 @@ def command(
     `core.drop_steps`, which needs as many rows as lanes.
 
     Tiles or cores that no other beats in both speedup and area are the Pareto front; those within 1% are ties. DIR gets
-    explore.json, front/*.toml (each point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is
-    installed. DIR stores finished work: an interrupted search continues, and a finished one prints its results
-    immediately.
+    explore.json, explore.svg and explore.png if matplotlib is installed, and, without --no-area, front/*.toml (each
+    point of the front, as CONFIG). DIR stores finished work: an interrupted search continues, and a finished one prints
+    its results immediately.
     """
     from tensordash_sim.performance.explore import write_uniform_zeros
     from tensordash_sim.trace import Trace, example_trace

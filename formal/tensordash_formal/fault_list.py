@@ -23,6 +23,7 @@ import shlex
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from tensordash import TensorDashError
@@ -32,6 +33,8 @@ __all__ = ["Fault", "FaultFileError", "faults_table", "load_faults", "sample_fau
 MARKS = "<!-- faults -->\n", "<!-- /faults -->\n"
 """Lines of a page before and after the table."""
 FOLDER = Path(__file__).parent / "faults"
+MAX_LISTED_NAMES = 100
+"""An error message lists at most this many names."""
 
 
 class FaultFileError(TensorDashError, ValueError):
@@ -137,7 +140,13 @@ def select_faults(
         ("--name", names, {fault.name for fault in faults}),
     ):
         if unknown := set(wanted) - known:
-            raise ValueError(f"{option} must be one of {', '.join(sorted(known)) or 'nothing'}, not {min(unknown)!r}")
+            name = min(unknown)
+            listed = f"one of {', '.join(sorted(known)) or 'nothing'}"
+            if len(known) > MAX_LISTED_NAMES:
+                listed = f"one of the {len(known)} names that --list --json prints"
+                close = get_close_matches(name, known, cutoff=0.4)
+                listed += f" (closest: {', '.join(close)})" if close else ""
+            raise ValueError(f"{option} must be {listed}, not {name!r}")
     if not components and not names:
         return tuple(faults)
     return tuple(fault for fault in faults if fault.component in components or fault.name in names)

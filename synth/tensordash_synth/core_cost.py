@@ -101,7 +101,7 @@ class CoreCostReport:
     memories: tuple[CoreMemories, CoreMemories] | None = None
     memories_reason: str = ""
     step: tuple[StepEnergy, StepEnergy] | None = None
-    step_reason: str = "not asked for"
+    step_reason: str = "not measured"
     wires: WireReport | None = None
 
     @property

@@ -165,7 +165,7 @@ class CostReport(Areas):
 
     delays: dict[str, tuple[Mapped, Mapped]]
     power: PowerReport | None = None
-    power_reason: str = "not asked for"
+    power_reason: str = "not measured"
     wires: WireReport | None = None
 
     @property

@@ -152,6 +152,10 @@ def test_faults_are_selected_and_sampled():
     assert select_faults([DOUBLE, *others], ["tiny"], ["fault-3"]) == (DOUBLE, others[3])
     with pytest.raises(ValueError, match="--component must be one of other, tiny, not 'x'"):
         select_faults([DOUBLE, *others], ["x"])
+    many = [replace(DOUBLE, name=f"fault-{k}") for k in range(200)]
+    closest = r"--name must be one of the 200 names that --list --json prints \(closest: fault-77, .*'falt-77'"
+    with pytest.raises(ValueError, match=closest):
+        select_faults(many, names=["falt-77"])
     drawn = sample_faults(others, 3, seed=1)
     assert len(drawn) == 3
     assert drawn == sample_faults(others, 3, seed=1) != sample_faults(others, 3, seed=2)

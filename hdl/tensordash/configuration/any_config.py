@@ -51,4 +51,5 @@ def load_any_config(path: str | Path, settings: Iterable[str] = ()) -> TileConfi
     ConfigError
         If the file cannot be read or is invalid. The message names the file.
     """
-    return loaded(path, lambda text: any_config_from_toml(text, settings))
+    settings = list(settings)
+    return loaded(path, lambda text: any_config_from_toml(text, settings), settings=settings)

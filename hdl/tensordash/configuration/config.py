@@ -365,11 +365,14 @@ class TileConfig(TomlConfig):
         ConfigError
             Unknown keys, wrong types and wrong values, in one line.
         """
+        known = [field.name for field in fields(cls)]
         for key in document:
             if key != "tile":
-                core = "; with a table [core] it is a core's, and this command takes no core" if key == "core" else ""
-                raise ConfigError(f"unknown key {key}: the only table is [tile] in a tile's configuration{core}")
-        table = checked_table(document, "tile", [field.name for field in fields(cls)])
+                hint = f"; write tile.{key}" if key in known else ""
+                if key == "core":
+                    hint = "; with a table [core] it is a core's, and this command takes no core"
+                raise ConfigError(f"unknown key {key}: the only table is [tile] in a tile's configuration{hint}")
+        table = checked_table(document, "tile", known)
         try:
             return cls(**table)
         except (TypeError, ValueError) as error:

@@ -312,10 +312,12 @@ class CoreConfig(TomlConfig):
         ConfigError
             Unknown keys, wrong types and wrong values, in one line.
         """
+        known = [each.name for each in fields(cls) if each.name != "tile"]
         for key in document:
             if key not in ("tile", "core"):
-                raise ConfigError(f"unknown key {key}: the only tables are [tile] and [core]")
-        table = checked_table(document, "core", [each.name for each in fields(cls) if each.name != "tile"])
+                hint = f"; write core.{key}" if key in known else ""
+                raise ConfigError(f"unknown key {key}: the only tables are [tile] and [core]{hint}")
+        table = checked_table(document, "core", known)
         tile = document.get("tile", {})
         tile = TileConfig.from_mapping(
             {"tile": {"staging": "ring", "counters": "snapshot", **tile} if isinstance(tile, Mapping) else tile}

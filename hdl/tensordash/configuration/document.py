@@ -21,8 +21,10 @@ class ConfigError(TensorDashError, ValueError):
         super().__init__(" ".join(message.splitlines()))  # the message may contain a key, which can be any text
 
 
-def loaded(path: str | Path, build: Callable[[str], Config], what: str = "configuration") -> Config:
-    """Build an object from a file's text. Error messages call the file `what`.
+def loaded(
+    path: str | Path, build: Callable[[str], Config], what: str = "configuration", settings: Collection[str] = ()
+) -> Config:
+    """Build an object from a file's text. Error messages call the file `what`, and name the `settings` of `build`.
 
     Raises
     ------
@@ -37,7 +39,8 @@ def loaded(path: str | Path, build: Callable[[str], Config], what: str = "config
     try:
         return build(text)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        where = f"{path} with {', '.join(settings)}" if settings else path
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
@@ -105,7 +108,8 @@ class TomlConfig:
         ConfigError
             If the file cannot be read or used. The message names the file.
         """
-        return loaded(path, lambda text: cls.from_toml(text, settings))
+        settings = list(settings)
+        return loaded(path, lambda text: cls.from_toml(text, settings), settings=settings)
 
     def to_toml(self) -> str:
         """Return the document of `to_mapping` as TOML."""

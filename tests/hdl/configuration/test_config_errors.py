@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from tensordash import ConfigError, TileConfig, load_preset
+from tensordash.configuration.any_config import load_any_config
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 
@@ -230,7 +231,7 @@ class TestErrors:
         [
             ("[tile]\nrwos = 4", r"unknown key tile\.rwos: allowed are rows, columns, lanes, depth"),
             ("[tiles]\nrows = 4", r"unknown key tiles: the only table is \[tile\]"),
-            ("rows = 4", r"unknown key rows: the only table is \[tile\]"),
+            ("rows = 4", r"unknown key rows: the only table is \[tile\] in a tile's configuration; write tile\.rows$"),
             ("tile = 4", r"tile must be a table, not 4"),
             ("[tile]\nformat = { a = 'fp16', c = 'fp16' }", r"tile\.format must have the keys a and b"),
             ("[tile]\nlanes = 4\nrows = = 2", r"not valid TOML: .*line 3"),
@@ -249,6 +250,14 @@ class TestErrors:
         path = tmp_path / "none.toml"
         with pytest.raises(ConfigError, match=re.escape(f"cannot read the configuration {path}: No such file")):
             TileConfig.load(path)
+
+    @pytest.mark.parametrize("load", [TileConfig.load, load_any_config])
+    def test_settings_are_named_with_the_file(self, load, tmp_path):
+        path = tmp_path / "my.toml"
+        path.write_text("[tile]\nrows = 2\n")
+        message = f"{path} with tile.lanes=0, tile.depth=3: tile.lanes must be an integer from 2 to 32, not 0"
+        with pytest.raises(ConfigError, match="^" + re.escape(message)):
+            load(path, ["tile.lanes=0", "tile.depth=3"])
 
     def test_folder_instead_of_a_file(self, tmp_path):
         with pytest.raises(ConfigError, match="cannot read the configuration .*: Is a directory"):

@@ -269,11 +269,33 @@ static uint32_t reserved_bit(const uint32_t *descriptor, uint32_t operation) {
   return bit;
 }
 
+/* Return the field of a multiply that is illegal with `skip_masked`; see error `field` in docs/core.md. */
+static const char *unaligned_field(const uint32_t *descriptor) {
+  static const struct {
+    uint32_t bit;
+    const char *name;
+  } places[] = {{TENSORDASH_MULTIPLY_X_BIT, "x"},
+                {TENSORDASH_MULTIPLY_X_0_BIT, "x_0"},
+                {TENSORDASH_MULTIPLY_X_1_BIT, "x_1"},
+                {TENSORDASH_MULTIPLY_X_2_BIT, "x_2"},
+                {TENSORDASH_MULTIPLY_X_3_BIT, "x_3"}};
+  if (TENSORDASH_GET(descriptor, MULTIPLY_STRIDE) != 1u) {
+    return "stride";
+  }
+  for (size_t k = 0u; k < (sizeof places / sizeof places[0]); k++) {
+    if ((tensordash_get(descriptor, places[k].bit, TENSORDASH_MULTIPLY_X_WIDTH) % TENSORDASH_LANES) != 0u) {
+      return places[k].name;
+    }
+  }
+  return "";
+}
+
 /* Return the field of a move or record that is illegal with the other fields; see error `field` in docs/core.md. Loads
- * and stores have the same fields, and a record has the first two. */
+ * and stores have the same fields, but only loads have `nvfp4`. A record has `memory` and `memory_high`. */
 static const char *unfit_field(const uint32_t *descriptor, uint32_t operation) {
   const bool compressed = TENSORDASH_GET(descriptor, LOAD_COMPRESSED) != 0u;
-  uint32_t unit = compressed ? 16u : TENSORDASH_GROUP_BYTES;
+  const bool nvfp4 = (operation == TENSORDASH_OPERATION_LOAD) && (TENSORDASH_GET(descriptor, LOAD_NVFP4) != 0u);
+  uint32_t unit = compressed ? 16u : (nvfp4 ? (TENSORDASH_GROUP_BYTES / 2u) : TENSORDASH_GROUP_BYTES);
   const char *found = "";
   if (operation == TENSORDASH_OPERATION_RECORD) {
     unit = 32u;
@@ -282,6 +304,8 @@ static const char *unfit_field(const uint32_t *descriptor, uint32_t operation) {
     found = "memory";
   } else if (TENSORDASH_GET(descriptor, LOAD_MEMORY_HIGH) > (uint32_t)(ADDRESS_MASK >> 32u)) {
     found = "memory_high";
+  } else if (compressed && nvfp4) {
+    found = "nvfp4";
   } else if (compressed && (TENSORDASH_GET(descriptor, LOAD_COUNT_1) != 1u)) {
     found = "count_1";
   } else if (compressed && (TENSORDASH_GET(descriptor, LOAD_COUNT_2) != 1u)) {
@@ -309,7 +333,8 @@ static const char *wrong_field(const uint32_t *descriptor, uint32_t operation) {
       }
     }
   }
-  return unfit_field(descriptor, operation);
+  return (operation == TENSORDASH_OPERATION_MULTIPLY) ? unaligned_field(descriptor)
+                                                      : unfit_field(descriptor, operation);
 }
 
 /* Set the field or the bit that causes an error of this code. */

@@ -320,6 +320,8 @@ static void check_other_faults(void) {
   check_fault(&device, "field", "record", "");
   memcpy(words(RING), COMPRESSED, sizeof COMPRESSED);
   check_fault(&device, "field", "load", "");
+  memcpy(words(RING), MULTIPLY, sizeof MULTIPLY);
+  check_fault(&device, "field", "multiply", "");
   TENSORDASH_SET(words(RING), HEADER_OPERATION, 15);
   check_fault(&device, "field", "", "");
   memcpy(words(RING), RECORD, sizeof RECORD);

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 
@@ -19,6 +20,7 @@ from tensordash.configuration.preset import load_any_preset, preset_names
 from tensordash.emission.c_header import c_header, driver_files
 from tensordash.extras import is_installed
 from tensordash_sim.verify.core_example import example_program
+from tensordash_sim.verify.core_library import build_library, verilog_of
 
 from ....replaced_text import replace_in_file
 from ..conftest import core_preset
@@ -44,6 +46,8 @@ CHANGES = [
         "> 99u) {\n    return TENSORDASH_BUSY;\n  }\n  write_address",
     ),
     ("fault->index = read_register(device, TENSORDASH_REGISTER_ERROR_INDEX);", "fault->index = 2u;"),
+    ("nvfp4 ? (TENSORDASH_GROUP_BYTES / 2u)", "nvfp4 ? TENSORDASH_GROUP_BYTES"),
+    ('{TENSORDASH_MULTIPLY_X_2_BIT, "x_2"}', '{TENSORDASH_MULTIPLY_X_1_BIT, "x_2"}'),
     ("TENSORDASH_GET(descriptor, LOAD_TABLE) % 4u", "TENSORDASH_GET(descriptor, LOAD_TABLE) % 2u"),
     ("tensordash_publish(device, program,", "if (false) tensordash_publish(device, program,"),
 ]
@@ -75,6 +79,16 @@ def wrong_descriptors(config: CoreConfig) -> Iterator[tuple[int, str, str, str, 
         yield encode(operation, beyond), "read" if name == "load" else "write", name, "memory", 0
         yield encode(operation, {"address": config.groups - 1, "count_0": 2}), "range", name, "address", 0
         yield encode(operation, {"wait": 1}), "tokens", name, "wait", 0
+    if config.nvfp4:
+        half = config.group_bytes // 2
+        unfit = [({"memory": half // 2}, "memory"), ({"memory": half, "memory_high": high}, "memory_high")]
+        for values, unfit_name in (*unfit, (packed, "nvfp4")):
+            yield encode(moves["load"], {"nvfp4": 1, **values}), "field", "load", unfit_name, 0
+    if config.skip_masked:
+        unaligned = {"stride": 2, **dict.fromkeys(("x", "x_0", "x_1", "x_2", "x_3"), config.tile.lanes // 2)}
+        for unfit_name, value in unaligned.items():
+            skipping = {"skip_masked": 1, "mask": 1, unfit_name: value}
+            yield encode(OPERATIONS["multiply"], skipping), "field", "multiply", unfit_name, 0
     yield encode(OPERATIONS["record"], {"memory": 16}), "field", "record", "memory", 0
     yield encode(moves["load"], {"compressed": 1, "segment": 1, "table": 64}), "compressed", "load", "table", 0
     yield encode(OPERATIONS["layout_a"], {"address": config.groups}), "address", "layout_a", "address", 0
@@ -107,6 +121,7 @@ def cases_header(config: CoreConfig) -> str:
         f"#define FIELD_FAULT {next(k for k, each in enumerate(faults) if each[1] == 'field')}",
         f"static const uint32_t RECORD[16] = {records[0]}, HIGH_RECORD[16] = {records[1]};",
         f"static const uint32_t COMPRESSED[16] = {compressed};",
+        f"static const uint32_t MULTIPLY[16] = {initializer(encode(OPERATIONS['multiply'], {}))};",
         "typedef struct { uint32_t words[16]; const char *error, *operation, *field; uint32_t bit; } wrong_descriptor;",
         "static const wrong_descriptor FAULTS[] = {",
         *rows,
@@ -117,10 +132,21 @@ def cases_header(config: CoreConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
+def full_core() -> CoreConfig:
+    """Return `core` with all errors that a descriptor can have."""
+    return replace(core_preset("core"), nvfp4=True, skip_masked=True)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Verilated core as a library."""
+    return build_library(verilog_of(full_core()), tmp_path_factory.mktemp("core"))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Write the driver of the preset `core`, the checks and their cases into a folder."""
-    config = core_preset("core")
+    """Write the driver of the core, the checks and their cases into a folder."""
+    config = full_core()
     (tmp_path / "tensordash.h").write_text(c_header(config))
     (tmp_path / "cases.h").write_text(cases_header(config))
     (tmp_path / "checks.c").write_bytes(CHECKS.read_bytes())
@@ -187,7 +213,7 @@ def test_every_core_has_a_driver_that_compiles(name: str, tmp_path: Path) -> Non
 def rv32_compiler(extensions: str) -> list[str]:
     if which("riscv64-unknown-elf-gcc"):
         return ["riscv64-unknown-elf-gcc", f"-march=rv32i{extensions}", "-mabi=ilp32"]
-    if is_installed("ziglang") and extensions:  # Clang's code for RV32I without extensions takes 6,271 bytes.
+    if is_installed("ziglang") and extensions:  # Without extensions Clang's code exceeds 6 KiB.
         target = ["-target", "riscv32-freestanding-none", f"-mcpu=generic_rv32{''.join(f'+{e}' for e in extensions)}"]
         return [sys.executable, "-m", "ziglang", "cc", *target]
     pytest.skip(f"no compiler for RV32I{extensions}: neither riscv64-unknown-elf-gcc nor the package ziglang")
