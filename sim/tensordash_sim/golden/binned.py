@@ -71,7 +71,7 @@ class BinnedAccumulator(FloatProducts):
         self.bins, self.bin_bits = accumulator.bins, accumulator.bin_bits
         self.width = self.bin_bits + 1 + accumulator.headroom_bits
         least = [decode(1, config.a_format).exponent, decode(1, config.b_format).exponent]
-        largest = [decode(fmt.largest, fmt) for fmt in (config.a_format, config.b_format)]
+        largest = [decode(fmt.largest, fmt) for fmt in (self._a_format, self._b_format)]
         top_place = sum(number.exponent + number.significand.bit_length() - 1 for number in largest) + 1
         if self._scale is not None:
             least += [decode_scale(0, self._scale).exponent] * 2
