@@ -61,11 +61,11 @@ def require_modules(parser: argparse.ArgumentParser, *modules: str) -> None:
         parser.exit(2, f"{error}\n")
 
 
-def best_time(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the seconds of the fastest of several runs, after a warm-up run that compiles."""
+def best_time(work: Callable[[], object]) -> float:
+    """Return the seconds of the fastest of three runs, after a warm-up run that compiles."""
     work()
     times = []
-    for _ in range(repeats):
+    for _ in range(3):
         began = time.perf_counter()
         work()
         times.append(time.perf_counter() - began)

@@ -243,10 +243,10 @@ def compare_output_units(
         }
 
 
-def measure_compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:
+def measure_compression(config: CoreConfig, zeros: float) -> dict[str, Any]:
     """Load and store a tensor, plain and compressed. Return the traffic ratio and the cycles of a group."""
     rng = np.random.default_rng(1)
-    size = config.tile.lanes**2
+    groups, size = 1024, config.tile.lanes**2
     values = rng.integers(1, 1 << 15, (groups, size))
     sparse = np.where(rng.random(values.shape) < zeros, 0, values).reshape(-1, config.tile.lanes, config.tile.lanes)
     grouped = to_groups(sparse, config).reshape(groups, size)

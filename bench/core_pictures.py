@@ -79,9 +79,9 @@ def frame(x: float, y: float, width: float, height: float, kind: str) -> str:
     return f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3"/>'
 
 
-def arrow(path: str, kind: str = "next") -> str:
+def arrow(path: str) -> str:
     """Draw a line that ends in an arrow."""
-    return f'<path class="{kind}" d="{path}"/>'
+    return f'<path class="next" d="{path}"/>'
 
 
 def unit_boxes() -> Iterator[str]:

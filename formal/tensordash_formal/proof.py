@@ -1,6 +1,6 @@
 """Proofs: the claims about a component, the configurations that they apply to, and their broken variants."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from .harness import Fault, Harness
 from .solver import Answer, ProofError, Query, Solver
 
-__all__ = ["BrokenVariant", "Build", "Proof", "Refutation", "Result"]
+__all__ = ["BrokenVariant", "Build", "Proof", "Refutation", "Result", "make_variants"]
 
 INDUCTION = "induction"
 
@@ -53,6 +53,20 @@ class BrokenVariant:
     depth: int = 8
     skip: int | None = None
     config: TileConfig | CoreConfig | None = None
+
+
+def make_variants(
+    kind: type[Block], faults: Mapping[str, Mapping[str, Fault]], **options: Any
+) -> tuple[BrokenVariant, ...]:
+    """Return variants of a component from a table: by claim, the faults that break it by title.
+
+    `options` are further parameters of each variant.
+    """
+    return tuple(
+        BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, **options)
+        for claim, broken in faults.items()
+        for title, fault in broken.items()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

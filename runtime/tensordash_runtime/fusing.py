@@ -90,11 +90,12 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
         The core. Only products of its operand type or of float32 are fused; float32 results have no mask.
     """
     graph = module.graph
-    # Masks are fused first, because they are recognized by their ReLU.
-    for node in graph.find_nodes(op="call_function", target=ATEN.threshold_backward.default):
-        _fuse_mask(graph, node, config)
-    for node in graph.find_nodes(op="call_function", target=ATEN.mul.Tensor):
-        _fuse_weight_mask(graph, node, config)
+    if config.mask:
+        # Masks are fused first, because they are recognized by their ReLU.
+        for node in graph.find_nodes(op="call_function", target=ATEN.threshold_backward.default):
+            _fuse_mask(graph, node, config)
+        for node in graph.find_nodes(op="call_function", target=ATEN.mul.Tensor):
+            _fuse_weight_mask(graph, node, config)
     for target in (ATEN.convolution.default, ATEN.addmm.default, ATEN.mm.default):
         for node in graph.find_nodes(op="call_function", target=target):
             _fuse_forward(graph, node, config)
@@ -109,6 +110,15 @@ def _result_type(node: Any, config: CoreConfig) -> str:
     allowed = (FLOAT32, *([TENSOR_TYPES[a.name]] if a == b else []))
     name = str(node.meta["val"].dtype).removeprefix("torch.")
     return name if name in allowed else ""
+
+
+def _fits(mask: Any, node: Any, config: CoreConfig) -> bool:
+    """Return whether the core can mask a node's values: whether the mask has their shape and their operand type."""
+    return _result_type(node, config) not in ("", FLOAT32) and _kind(mask) == _kind(node)
+
+
+def _kind(node: Any) -> tuple[torch.dtype, torch.Size]:
+    return node.meta["val"].dtype, node.meta["val"].shape
 
 
 def _is_fusible(weight: Any, *, transposed: bool) -> bool:
@@ -147,10 +157,7 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
     relu = mask
     while relu.target in COPIES:
         relu = relu.args[0]
-    if relu.target is not ATEN.relu.default or threshold != 0 or len(grad.users) > 1 or not config.mask:
-        return
-    result, forward = grad.meta["val"], mask.meta["val"]
-    if _result_type(grad, config) in ("", FLOAT32) or (forward.dtype, forward.shape) != (result.dtype, result.shape):
+    if relu.target is not ATEN.relu.default or threshold != 0 or len(grad.users) > 1 or not _fits(mask, grad, config):
         return
     if grad.target is ATEN.mm.default:
         _replace(graph, node, torch.ops.tensordash.fused_matmul.default, (None, *grad.args, False, mask))
@@ -172,7 +179,7 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
 def _fuse_weight_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
     """Fuse ``mm(...).t().t() * mask`` where an earlier node multiplies the same mask by weights of its shape."""
     for grad, mask in (node.args, node.args[::-1]):
-        if not (_is_weight_mask(mask, node) and config.mask and _result_type(node, config) not in ("", FLOAT32)):
+        if not (_multiplies_weights(mask, node) and _fits(mask, node, config)):
             continue
         product, is_turned, has_one_user = grad, False, True
         while has_one_user and getattr(product, "target", None) is ATEN.t.default:
@@ -183,20 +190,14 @@ def _fuse_weight_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
             return
 
 
-def _is_weight_mask(mask: Any, node: Any) -> bool:
-    """Return whether an input of the graph multiplies another input, as a mask does, with the shape of a node."""
-    if getattr(mask, "op", "") != "placeholder":
-        return False
-    weights = [
-        other
+def _multiplies_weights(mask: Any, node: Any) -> bool:
+    """Return whether an input of the graph multiplies, in a node other than this one, another input of its shape."""
+    return getattr(mask, "op", "") == "placeholder" and any(
+        other is not mask and getattr(other, "op", "") == "placeholder" and _kind(other) == _kind(mask)
         for user in mask.users
         if user is not node and user.target is ATEN.mul.Tensor
         for other in user.args
-        if other is not mask and getattr(other, "op", "") == "placeholder"
-    ]
-    form, result = mask.meta["val"], node.meta["val"]
-    kinds = [(each.meta["val"].dtype, each.meta["val"].shape) for each in weights]
-    return (form.dtype, form.shape) == (result.dtype, result.shape) and (form.dtype, form.shape) in kinds
+    )
 
 
 def _replace(graph: Graph, node: Node, fused: Any, arguments: tuple[Any, ...]) -> None:

@@ -64,10 +64,8 @@ def _drive(cell: Cell) -> float:
     return min(cell.outputs.values())
 
 
-def grow(
-    gates: GateNetlist, library: Liberty, lef: Lef, placed: Placed, load: WireLoad, share: float = LOAD_SHARE
-) -> Grown:
-    """Limit the load of every driver to a share of its maximum in the library.
+def grow(gates: GateNetlist, library: Liberty, lef: Lef, placed: Placed, load: WireLoad) -> Grown:
+    """Limit the load of every driver to `LOAD_SHARE` of its maximum in the library.
 
     A driver becomes the smallest cell of equal function within the limit. If there is none, its pins are split into
     groups of neighbours, and each group gets a buffer. Clocks do not change.
@@ -82,15 +80,13 @@ def grow(
         Their placement.
     load : WireLoad
         Load of a micrometre of wire.
-    share : float
-        The share: above 0 and at most 1.
 
     Raises
     ------
     LibertyError
         If the library has no buffer with a maximum load.
     """
-    growth = _Growth(gates, library, lef, placed, load, share)
+    growth = _Growth(gates, library, lef, placed, load)
     for _ in range(PASSES):
         growth.strengthen()
     growth.add_buffers()
@@ -101,10 +97,8 @@ def grow(
 class _Growth:
     """A netlist whose cells change."""
 
-    def __init__(
-        self, gates: GateNetlist, library: Liberty, lef: Lef, placed: Placed, load: WireLoad, share: float
-    ) -> None:
-        self._library, self._lef, self._load, self._share = library, lef, load, share
+    def __init__(self, gates: GateNetlist, library: Liberty, lef: Lef, placed: Placed, load: WireLoad) -> None:
+        self._library, self._lef, self._load = library, lef, load
         self._ladders = ladders(library, lef)
         self._cells = {cell.name: cell for cell in library.cells}
         driving = library.driving_cell
@@ -121,9 +115,9 @@ class _Growth:
         for net, driver in _drivers(pins, loads, len(cells)):
             cell = cells[driver]
             ladder = self._ladders.get(cell.kind, [])
-            if _drive(self._cells[cell.kind]) * self._share >= loads[net] or not ladder:
+            if _drive(self._cells[cell.kind]) * LOAD_SHARE >= loads[net] or not ladder:
                 continue
-            stronger_cell = next((each for each in ladder if _drive(each) * self._share >= loads[net]), ladder[-1])
+            stronger_cell = next((each for each in ladder if _drive(each) * LOAD_SHARE >= loads[net]), ladder[-1])
             if _drive(stronger_cell) > _drive(self._cells[cell.kind]):
                 cells[driver] = replace(cell, kind=stronger_cell.name)
         self._gates = replace(self._gates, cells=cells)
@@ -145,11 +139,11 @@ class _Growth:
                 continue
             index = int(pins.places[driver[0]])
             kind = cells[index].kind if index < len(self._gates.cells) else self._buffers[0].name
-            if _drive(self._cells[kind]) * self._share >= loads[net]:
+            if _drive(self._cells[kind]) * LOAD_SHARE >= loads[net]:
                 continue
             path = cells[index].path if index < len(self._gates.cells) else ()
             for group in self._groups(pins, at, net_pins[~pins.drives[net_pins]]):
-                required = self._group_load(pins, at, group) / self._share
+                required = self._group_load(pins, at, group) / LOAD_SHARE
                 buffer = next((each for each in self._buffers if _drive(each) >= required), self._buffers[-1])
                 (source,), (result,) = buffer.inputs, buffer.outputs
                 cells.append(GateCell(path=path, kind=buffer.name, pins={source: net, result: nets}))
@@ -204,7 +198,7 @@ class _Growth:
 
     def _groups(self, pins: PinTable, at: NDArray[np.float64], group: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """Yield groups of pins, split across their longer side until one buffer can drive each group."""
-        max_load = MAX_BUFFER_LOAD * _drive(self._buffers[-1]) * self._share
+        max_load = MAX_BUFFER_LOAD * _drive(self._buffers[-1]) * LOAD_SHARE
         if len(group) == 1 or self._group_load(pins, at, group) <= max_load:
             yield group
             return

@@ -55,12 +55,12 @@ class Timing:
     cells: tuple[int, ...]
 
 
-def timing_verilog(gates: GateNetlist, top: str = TOP) -> str:
+def timing_verilog(gates: GateNetlist) -> str:
     """Return a netlist as one module with cells g0, g1, ..., nets n2, n3, ... and ports i2, ... and o3, ...."""
     names = {net: f"n{net}" for net in range(gates.nets)} | {0: "1'b0", 1: "1'b1", gates.clock: CLOCK}
     inputs = sorted(_bits(gates, "input") - {0, 1, gates.clock})
     outputs = sorted(_bits(gates, "output") - {0, 1, gates.clock})
-    lines = [f"module {top} ({', '.join([CLOCK, *(f'i{net}' for net in inputs), *(f'o{net}' for net in outputs)])});"]
+    lines = [f"module {TOP} ({', '.join([CLOCK, *(f'i{net}' for net in inputs), *(f'o{net}' for net in outputs)])});"]
     lines += [f"  input {name};" for name in (CLOCK, *(f"i{net}" for net in inputs))]
     lines += [f"  output o{net};" for net in outputs]
     lines += [f"  assign n{net} = i{net};" for net in inputs]

@@ -19,10 +19,10 @@ IMAGES = 64
 LAYER = MatrixProduct(batch=1, samples=4, in_features=8, out_features=4)
 
 
-def power_of(values: NDArray, most: float = 127.0) -> int:
-    """Return the largest p with ``max |values| * 2**p <= most``, by trying all of them."""
+def power_of(values: NDArray) -> int:
+    """Return the largest p with ``max |values| * 2**p <= 127``, by trying all of them."""
     largest = float(np.abs(values.astype(np.float64)).max())
-    return max(p for p in range(-200, 200) if largest * 2.0**p <= most) if largest else 0
+    return max(p for p in range(-200, 200) if largest * 2.0**p <= 127) if largest else 0
 
 
 def quantise(values: NDArray, power: int) -> NDArray[np.int64]:

@@ -196,7 +196,7 @@ def port_nets(gates: GateNetlist, direction: str) -> list[int]:
     return [int(net) for port_direction, nets in gates.ports.values() if port_direction == direction for net in nets]
 
 
-def have_same_outputs(first: GateNetlist, second: GateNetlist, library, folder: Path, steps: int = 40) -> bool:
+def have_same_outputs(first: GateNetlist, second: GateNetlist, library, folder: Path) -> bool:
     """Return whether both netlists have the same outputs on random inputs."""
     simulations = []
     for name, gates in (("first", first), ("second", second)):
@@ -206,7 +206,7 @@ def have_same_outputs(first: GateNetlist, second: GateNetlist, library, folder: 
     inputs, first_outputs = (port_nets(first, direction) for direction in ("input", "output"))
     second_outputs = port_nets(second, "output")
     random = Random(1)
-    for _ in range(steps):
+    for _ in range(40):
         values = {f"i{net}": random.getrandbits(1) for net in inputs if net != first.clock and net > 1}
         results = []
         for simulation, outputs in zip(simulations, (first_outputs, second_outputs), strict=True):

@@ -36,9 +36,9 @@ def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int =
     return "\n".join([*head, *lines, "endmodule", ""])
 
 
-def random_netlist(library: Liberty, folder: Path, gates: int = 240, **shape: int) -> GateNetlist:
+def random_netlist(library: Liberty, folder: Path, **shape: int) -> GateNetlist:
     """Map `random_verilog`; `folder` must be empty."""
-    return read_netlist(random_verilog(gates, **shape), "top", library, folder)
+    return read_netlist(random_verilog(240, **shape), "top", library, folder)
 
 
 def placed_netlist(gates: GateNetlist, library: Liberty, lef: Lef, folder: Path) -> Placed:

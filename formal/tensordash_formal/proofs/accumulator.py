@@ -266,18 +266,6 @@ class SumModel:
         claim("no_overflow_elsewhere", ~overflowed, when=in_range)
 
 
-def _all_lanes_count(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += sound.active.eq(~0)
-
-
-def _no_clear(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += sound.sum.start.eq(0)
-
-
-def _no_hold(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += sound.sum.hold.eq(0)
-
-
 def _short_shift(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
     m.d.comb += sound.products[1].shift.eq(outer.products[1].shift[:-1])
 
@@ -321,10 +309,10 @@ SUM_CLAIM = "a_taken_sum_is_the_sum_of_the_products"
 OVERFLOW_CLAIM = "overflow_where_the_sum_leaves_the_range"
 
 BROKEN_VARIANTS = (
-    _variant(SUM_CLAIM, "products of inactive lanes are added", _all_lanes_count),
-    _variant(SUM_CLAIM, "a new sum does not start at zero", _no_clear),
+    _variant(SUM_CLAIM, "products of inactive lanes are added", lambda m, sound, outer: sound.active.eq(~0)),
+    _variant(SUM_CLAIM, "a new sum does not start at zero", lambda m, sound, outer: sound.sum.start.eq(0)),
     _variant(SUM_CLAIM, "the top bit of a shift is dropped", _short_shift),
-    _variant(SUM_CLAIM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
+    _variant(SUM_CLAIM, "int8: a frozen tile adds", lambda m, sound, outer: sound.sum.hold.eq(0), fmt="int8"),
     _variant(SUM_CLAIM, "int8: a product loses its sign", _unsigned_product, fmt="int8"),
     _variant("the_block_stays_until_the_next", "every sum is taken", _take_always),
     _variant("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),

@@ -262,10 +262,6 @@ def _modulo(number: Any, modulus: int) -> Any:
     return Mux(number >= modulus, number - modulus, number)[: (modulus - 1).bit_length()]
 
 
-def _takes_always(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.s_axis.tready.eq(1)
-
-
 def _takes_in_reset(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.s_axis.tready.eq(sound.s_axis.tready | ResetSignal())
 
@@ -285,10 +281,6 @@ def _offers_an_open_step(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.port.available.eq(sound.port.available | (~sound.empty & (sound.port.available == 0)))
 
 
-def _ends_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.port.last.eq(0)
-
-
 def _null_beats_end_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.s_axis.tlast.eq(outer.s_axis.tlast & outer.s_axis.tkeep[0])
 
@@ -306,10 +298,6 @@ def _on_the_line_of_its_age(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += outer.port.steps[number].eq(Array(lines)[oldest])
 
 
-def _is_never_wrong(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.wrong.eq(0)
-
-
 def _ignores_the_highest_byte(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.s_axis.tkeep[-1].eq(outer.s_axis.tkeep[-2])
 
@@ -324,10 +312,6 @@ def _valid_waits(m: Module, sound: Any, outer: Any) -> None:
 
 def _one_port_is_idle(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.s_axis_a0.tvalid.eq(0)
-
-
-def _clears_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.clear.eq(0)
 
 
 def _flag_forgets(m: Module, sound: Any, outer: Any) -> None:
@@ -354,7 +338,7 @@ SMALL = TileConfig(rows=1, columns=1)
 RING = TileConfig(rows=1, columns=1, depth=3, connectivity=((0, 0), (1, 0), (2, 0)), staging="ring")
 
 BROKEN_VARIANTS = (
-    _variant("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
+    _variant("takes_a_beat_that_fits", "a full feeder is ready", lambda m, sound, outer: outer.s_axis.tready.eq(1)),
     _variant("takes_no_beat_in_reset", "a feeder takes a beat in reset", _takes_in_reset),
     _variant("offers_the_steps_of_a_stream", "one step is offered at a time", _offers_one),
     _variant("offers_the_steps_of_a_stream", "a null beat ends no stream", _null_beats_end_nothing),
@@ -366,7 +350,7 @@ BROKEN_VARIANTS = (
         RING,
     ),
     _variant("holds_a_step_until_it_is_known_to_end_nothing", "an open step is offered", _offers_an_open_step),
-    _variant("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
+    _variant("last_marks_the_end_of_a_stream", "no stream ends", lambda m, sound, outer: outer.port.last.eq(0)),
     _variant("never_waits_while_beats_arrive", "a beat enters only when no step is left", _takes_when_empty),
     _variant("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
     _variant(
@@ -376,12 +360,12 @@ BROKEN_VARIANTS = (
         RingFeeder,
         RING,
     ),
-    _variant("wrong_marks_violations", "no violation is reported", _is_never_wrong),
+    _variant("wrong_marks_violations", "no violation is reported", lambda m, sound, outer: outer.wrong.eq(0)),
     _variant("wrong_marks_violations", "the highest bit of `tkeep` is ignored", _ignores_the_highest_byte),
     _variant("empty_marks_an_empty_feeder", "an open step is forgotten", _is_empty_when_nothing_is_offered),
     _variant("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
     _variant("results_pass", "`tvalid` waits for `tready`", _valid_waits, AxiStreamTile),
-    _variant("counters_and_flags_pass", "`clear` is ignored", _clears_nothing, AxiStreamTile),
+    _variant("counters_and_flags_pass", "`clear` is ignored", lambda m, sound, outer: sound.clear.eq(0), AxiStreamTile),
     _variant("wrong_beats_set_protocol_error", "`protocol_error` is not sticky", _flag_forgets, AxiStreamTile),
     _variant("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
     _variant("c_passes", "`tready` of C is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),

@@ -27,7 +27,7 @@ from tensordash.layouts import RawSumLayout
 from tensordash.tile.pe import PE
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -272,32 +272,12 @@ def _largest(tops: list[Value]) -> Value:
     return reduce(lambda one, other: Mux(one > other, one, other), tops)
 
 
-def _zeros_count(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    m.d.comb += sound.nonzero.eq(~0)
-
-
-def _all_lanes_count(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    m.d.comb += sound.active.eq(~0)
-
-
-def _no_start(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    m.d.comb += sound.sum.start.eq(0)
-
-
 def _no_start_when_taken(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
     m.d.comb += sound.sum.start.eq(outer.sum.start & ~outer.sum.take)
 
 
 def _no_hold(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
     m.d.comb += sound.sum.hold.eq(0)
-
-
-def _one_place_late(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    m.d.comb += sound.places[1].eq(outer.places[1] + 1)
-
-
-def _no_sign(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    m.d.comb += sound.products[0].sign.eq(0)
 
 
 def _bins_stay(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
@@ -319,10 +299,6 @@ def _no_drop(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> N
     m.d.comb += outside.bins[0].eq(found.bins[0] + before)
 
 
-def _take_always(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    m.d.comb += sound.sum.take.eq(~outer.sum.hold)
-
-
 def _no_negative_mark(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
     m.d.comb += outer.sum.value.negative.eq(sound.sum.value.negative & ~sound.sum.value.positive)
 
@@ -340,28 +316,33 @@ def _overflow_while_frozen(m: Module, sound: BinnedAccumulator, outer: BinnedAcc
     m.d.comb += outer.sum.overflow.eq(sound.sum.overflow | (outer.sum.hold & outer.active.any()))
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=BinnedAccumulator, fault=fault)
-
-
 A_BIN, THE_TOP = "a_bin_is_the_sum_of_its_digits", "the_top_bin_is_the_largest_of_the_terms"
 
-BROKEN_VARIANTS = (
-    _variant(A_BIN, "products of inactive lanes are added", _all_lanes_count),
-    _variant(A_BIN, "a sum starts with the bins of the previous one", _no_start),
-    _variant(A_BIN, "a sum of one cycle starts with the bins of the previous one", _no_start_when_taken),
-    _variant(A_BIN, "products of a frozen tile are added", _no_hold),
-    _variant(A_BIN, "a product is one place too high", _one_place_late),
-    _variant(A_BIN, "a product loses its sign", _no_sign),
-    _variant(A_BIN, "the lowest bin of the previous sum is added", _no_drop),
-    _variant(THE_TOP, "a product of zero raises the top bin", _zeros_count),
-    _variant(THE_TOP, "products of a frozen tile raise the top bin", _no_hold),
-    _variant(THE_TOP, "a sum keeps the top bin of the previous one", _bins_stay),
-    _variant("the_sum_stays_until_the_next", "every sum is taken", _take_always),
-    _variant("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),
-    _variant("nothing_else_marks_it", "a lowest bin of -1 counts as an infinity", _mark_of_a_number),
-    _variant("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
-    _variant("overflow_where_a_bin_leaves_its_range", "overflow is reported only for taken sums", _overflow_when_taken),
+BROKEN_VARIANTS = make_variants(
+    BinnedAccumulator,
+    {
+        A_BIN: {
+            "products of inactive lanes are added": lambda m, sound, outer: sound.active.eq(~0),
+            "a sum starts with the bins of the previous one": lambda m, sound, outer: sound.sum.start.eq(0),
+            "a sum of one cycle starts with the bins of the previous one": _no_start_when_taken,
+            "products of a frozen tile are added": _no_hold,
+            "a product is one place too high": lambda m, sound, outer: sound.places[1].eq(outer.places[1] + 1),
+            "a product loses its sign": lambda m, sound, outer: sound.products[0].sign.eq(0),
+            "the lowest bin of the previous sum is added": _no_drop,
+        },
+        THE_TOP: {
+            "a product of zero raises the top bin": lambda m, sound, outer: sound.nonzero.eq(~0),
+            "products of a frozen tile raise the top bin": _no_hold,
+            "a sum keeps the top bin of the previous one": _bins_stay,
+        },
+        "the_sum_stays_until_the_next": {
+            "every sum is taken": lambda m, sound, outer: sound.sum.take.eq(~outer.sum.hold)
+        },
+        "infinities_and_nan_mark_the_sum": {"NaN counts as an infinity": _no_negative_mark},
+        "nothing_else_marks_it": {"a lowest bin of -1 counts as an infinity": _mark_of_a_number},
+        "no_overflow_without_products": {"a frozen tile overflows": _overflow_while_frozen},
+        "overflow_where_a_bin_leaves_its_range": {"overflow is reported only for taken sums": _overflow_when_taken},
+    },
 )
 
 

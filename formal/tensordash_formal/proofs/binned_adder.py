@@ -19,7 +19,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.layouts import BinnedShape
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF", "is_binned_core"]
 
@@ -94,20 +94,8 @@ def _first_top(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.total.number[top].eq(sound.sum.number[top])
 
 
-def _no_carry(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.carry.eq(0)
-
-
 def _no_high_bit_of_the_lowest_bin(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.partial.number[outer.shape.bin_width - 1].eq(0)
-
-
-def _earlier_is_ignored(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.second_pass.eq(0)
-
-
-def _no_overflow_with_a_bias(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.overflow.eq(sound.overflow & outer.add)
 
 
 def _overflow_of_all_negative_bins(m: Module, sound: Any, outer: Any) -> None:
@@ -124,21 +112,23 @@ def _marks_of_what_is_not_added(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.total.positive.eq(sound.total.positive | outer.partial.positive)
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=BinnedAdder, fault=fault, depth=2)
-
-
-BROKEN_VARIANTS = (
-    _variant("the_top_bin_is_the_larger_one", "a total always has the top bin of the sum", _first_top),
-    _variant("each_bin_is_the_sum_of_both", "digits of negative biases are too small by one", _no_carry),
-    _variant(
-        "each_bin_is_the_sum_of_both", "the lowest bin of a partial sum has no sign", _no_high_bit_of_the_lowest_bin
-    ),
-    _variant("each_bin_is_the_sum_of_both", "a bias is never added to an earlier total", _earlier_is_ignored),
-    _variant("overflow_where_a_bin_leaves_its_range", "a bias never overflows", _no_overflow_with_a_bias),
-    _variant("no_overflow_elsewhere", "negative bins overflow when a bias is added", _overflow_of_all_negative_bins),
-    _variant("infinities_pass", "an infinity of a partial sum is lost", _one_mark_is_lost),
-    _variant("numbers_stay_numbers", "marks of partial sums count even if not added", _marks_of_what_is_not_added),
+BROKEN_VARIANTS = make_variants(
+    BinnedAdder,
+    {
+        "the_top_bin_is_the_larger_one": {"a total always has the top bin of the sum": _first_top},
+        "each_bin_is_the_sum_of_both": {
+            "digits of negative biases are too small by one": lambda m, sound, outer: sound.carry.eq(0),
+            "the lowest bin of a partial sum has no sign": _no_high_bit_of_the_lowest_bin,
+            "a bias is never added to an earlier total": lambda m, sound, outer: sound.second_pass.eq(0),
+        },
+        "overflow_where_a_bin_leaves_its_range": {
+            "a bias never overflows": lambda m, sound, outer: outer.overflow.eq(sound.overflow & outer.add)
+        },
+        "no_overflow_elsewhere": {"negative bins overflow when a bias is added": _overflow_of_all_negative_bins},
+        "infinities_pass": {"an infinity of a partial sum is lost": _one_mark_is_lost},
+        "numbers_stay_numbers": {"marks of partial sums count even if not added": _marks_of_what_is_not_added},
+    },
+    depth=2,
 )
 
 PROOF = Proof(

@@ -16,7 +16,7 @@ from tensordash.configuration.formats import FP32
 from tensordash.configuration.preset import load_any_preset
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 from .binned_adder import is_binned_core
 
 __all__ = ["PROOF"]
@@ -63,26 +63,6 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return harness
 
 
-def _odd_exponents(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.value[FP32.fraction_bits].eq(1)
-
-
-def _no_carry(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.carry.eq(0)
-
-
-def _no_least_bit(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.value[0].eq(0)
-
-
-def _always_enabled(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.enable.eq(1)
-
-
-def _no_sign(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.value[-1].eq(0)
-
-
 def _no_payload(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.aligned.negative.eq(outer.value[-1] & sound.aligned.negative)
 
@@ -91,18 +71,24 @@ def _large_is_infinite(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.aligned.positive.eq(sound.aligned.positive | (outer.enable & outer.value[24:31].all()))
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=BinnedBias, fault=fault, depth=2)
-
-
-BROKEN_VARIANTS = (
-    _variant("the_top_bin_has_the_highest_place", "all exponents are odd", _odd_exponents),
-    _variant("each_bin_has_its_digit", "digits of negative numbers are too small by one", _no_carry),
-    _variant("each_bin_has_its_digit", "the lowest bit of a number is lost", _no_least_bit),
-    _variant("nothing_else_has_digits", "a bias counts even if it is not enabled", _always_enabled),
-    _variant("infinities_are_marked", "infinities have no sign", _no_sign),
-    _variant("nan_is_marked", "a NaN whose sign bit is 0 becomes +infinity", _no_payload),
-    _variant("numbers_are_not_marked", "the largest numbers become infinities", _large_is_infinite),
+BROKEN_VARIANTS = make_variants(
+    BinnedBias,
+    {
+        "the_top_bin_has_the_highest_place": {
+            "all exponents are odd": lambda m, sound, outer: sound.value[FP32.fraction_bits].eq(1)
+        },
+        "each_bin_has_its_digit": {
+            "digits of negative numbers are too small by one": lambda m, sound, outer: outer.carry.eq(0),
+            "the lowest bit of a number is lost": lambda m, sound, outer: sound.value[0].eq(0),
+        },
+        "nothing_else_has_digits": {
+            "a bias counts even if it is not enabled": lambda m, sound, outer: sound.enable.eq(1)
+        },
+        "infinities_are_marked": {"infinities have no sign": lambda m, sound, outer: sound.value[-1].eq(0)},
+        "nan_is_marked": {"a NaN whose sign bit is 0 becomes +infinity": _no_payload},
+        "numbers_are_not_marked": {"the largest numbers become infinities": _large_is_infinite},
+    },
+    depth=2,
 )
 
 PROOF = Proof(

@@ -18,10 +18,6 @@ def _one_place_on(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.araddr.eq(sound.axi.araddr + BYTES)
 
 
-def _ring_does_not_close(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.queue_size.eq(15)
-
-
 def _drops_a_beat_of_a_request(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.arlen.eq(sound.axi.arlen ^ 1)
 
@@ -59,10 +55,6 @@ def _changes_the_last_bit(m: Module, sound: Any, outer: Any) -> None:
 
 def _drops_a_beat(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.rready.eq(sound.axi.rready & outer.descriptors.ready)
-
-
-def _loses_errors(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.descriptors.payload.error.eq(0)
 
 
 def _never_passes(m: Module, sound: Any, outer: Any) -> None:
@@ -115,7 +107,9 @@ def _variant(claim: str, title: str, fault: Fault, depth: int = 10, config: Any 
 UNCHANGED = "beats_pass_in_order_and_unchanged"
 BROKEN_VARIANTS = (
     _variant("descriptors_come_from_their_places", "the first place of the ring is skipped", _one_place_on),
-    _variant("descriptors_come_from_their_places", "the ring does not wrap", _ring_does_not_close),
+    _variant(
+        "descriptors_come_from_their_places", "the ring does not wrap", lambda m, sound, outer: sound.queue_size.eq(15)
+    ),
     _variant("each_is_requested_in_one_burst", "one beat is not requested", _drops_a_beat_of_a_request, config=WIDE),
     _variant("none_is_requested_beyond_the_tail", "the queue reads one descriptor beyond the tail", _one_ahead),
     _variant("no_more_are_requested_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
@@ -125,7 +119,7 @@ BROKEN_VARIANTS = (
     _variant("none_is_passed_that_the_window_has_no_room_for", "the queue ignores `done`", _ignores_done, 30, WIDEST),
     _variant(UNCHANGED, "a beat is passed twice", _repeats_a_beat, 12),
     _variant(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
-    _variant(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
+    _variant(UNCHANGED, "errors are lost", lambda m, sound, outer: outer.descriptors.payload.error.eq(0), 14, NARROW),
     _variant("received_descriptors_are_passed", "no beat is passed", _never_passes, 14, WIDE),
     _variant("head_counts_received_descriptors", "`head` counts beats", _counts_beats),
     _variant("busy_until_all_are_done", "`busy` is low while a descriptor waits", _idle_between_descriptors, 12),

@@ -235,11 +235,8 @@ def _port(name: str, value: Any) -> Fault:
 
 
 def _in_reset(channel: str) -> Fault:
-    def fault(m: Module, sound: Any, outer: Any) -> None:
-        name = f"{channel}valid"
-        m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) | ResetSignal())
-
-    return fault
+    name = f"{channel}valid"
+    return lambda m, sound, outer: getattr(outer.axi, name).eq(getattr(sound.axi, name) | ResetSignal())
 
 
 def _waited(m: Module, outer: Any, channel: str) -> Signal:
@@ -250,19 +247,15 @@ def _waited(m: Module, outer: Any, channel: str) -> Signal:
 
 
 def _withdraws_valid(channel: str) -> Fault:
-    def fault(m: Module, sound: Any, outer: Any) -> None:
-        name = f"{channel}valid"
-        m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) & ~_waited(m, outer, channel))
-
-    return fault
+    name = f"{channel}valid"
+    return lambda m, sound, outer: getattr(outer.axi, name).eq(getattr(sound.axi, name) & ~_waited(m, outer, channel))
 
 
 def _changes_address(channel: str) -> Fault:
-    def fault(m: Module, sound: Any, outer: Any) -> None:
-        name = f"{channel}addr"
-        m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) ^ (_waited(m, outer, channel) << 12))
-
-    return fault
+    name = f"{channel}addr"
+    return lambda m, sound, outer: getattr(outer.axi, name).eq(
+        getattr(sound.axi, name) ^ (_waited(m, outer, channel) << 12)
+    )
 
 
 def _longer(name: str) -> Fault:

@@ -7,7 +7,7 @@ for example bit 28 of a counter, or swapped ports that usually have equal values
 Assumes: nothing. The outputs of all units, of the tile and of the memories are free.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from amaranth.hdl import Cat, Const, ResetSignal, Value
@@ -34,7 +34,7 @@ from tensordash.tile.tile import Tile
 
 from ..core_stubs import ALL_BUT_REGISTERS, INSTANCES
 from ..harness import Fault, FreeOutputs, Harness, Stub
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 from .soft_reset import RESET
 
 __all__ = ["PROOF"]
@@ -186,108 +186,86 @@ class WiringHarness(Harness):
             self._check("counters", f"{unit}.clear", at("registers.clear"))
 
 
-def _input_fault(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
-    """Build a fault in the wires of an input. `read` selects the input, and `change` maps its value."""
-    return lambda m, sound, outer: Value.cast(read(sound)).eq(change(Value.cast(read(outer))))
+def _stuck_input(read: Callable[[Any], Any], bit: int, value: int = 0) -> Fault:
+    """Build a fault in the wires of an input, which `read` selects: a bit is stuck at a value."""
+    return lambda m, sound, outer: Value.cast(read(sound)).eq(_stuck(read(outer), bit, value))
 
 
-def _output_fault(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
-    """Build a fault in the wires of an output. `read` selects the output, and `change` maps its value."""
-    return lambda m, sound, outer: Value.cast(read(outer)).eq(change(Value.cast(read(sound))))
+def _stuck_output(read: Callable[[Any], Any], bit: int, value: int = 0) -> Fault:
+    """Build a fault in the wires of an output, as `_stuck_input`."""
+    return lambda m, sound, outer: Value.cast(read(outer)).eq(_stuck(read(sound), bit, value))
 
 
-def _stuck(bit: int, value: int = 0) -> Callable[[Any], Any]:
-    return lambda bits: bits | 1 << bit if value else bits & ~(1 << bit)
-
-
-def _variant(
-    claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | CoreConfig | None = None
-) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=3, config=config)
+def _stuck(port: Any, bit: int, value: int) -> Value:
+    bits = Value.cast(port)
+    return bits | 1 << bit if value else bits & ~(1 << bit)
 
 
 SKIP, DROP = load_any_preset("core-skip"), load_any_preset("core-drop")
 
-BROKEN_VARIANTS = (
-    _variant(
-        "descriptors",
-        "the last bit of a descriptor's beat is lost",
-        Store,
-        _input_fault(lambda unit: unit.command.descriptor.payload, _stuck(127)),
-    ),
-    _variant(
-        "descriptors",
-        "the top bit of a load's error is lost",
-        Load,
-        _output_fault(lambda unit: unit.command.error, _stuck(3)),
-    ),
-    _variant("memory", "responses are always taken", Store, _output_fault(lambda unit: unit.axi.bready, _stuck(0, 1))),
-    _variant(
-        "memory",
-        "a bit of a load's data is lost",
-        ReadArbiter,
-        _output_fault(lambda unit: unit.second.rdata, _stuck(99)),
-    ),
-    _variant(
-        "registers", "WREADY is always high", Registers, _output_fault(lambda unit: unit.axi.wready, _stuck(0, 1))
-    ),
-    _variant("buffer", "layouts never wait", Layout, _input_fault(lambda unit: unit.read.ready, _stuck(0, 1))),
-    _variant(
-        "buffer", "stores read in every cycle", Store, _output_fault(lambda unit: unit.buffer.valid, _stuck(0, 1))
-    ),
-    _variant("streams", "a bank is never written", StreamBuffer, _input_fault(lambda unit: unit.write.bank, _stuck(2))),
-    _variant(
-        "sums", "the first bit of all sums is lost", Tile, _output_fault(lambda unit: unit.out.payload, _stuck(0))
-    ),
-    _variant("steps", "a step's last bit is lost", Tile, _input_fault(lambda unit: unit.a[3].steps, _stuck(255))),
-    _variant("steps", "`last` of a row is low", Tile, _input_fault(lambda unit: unit.b[1].last, _stuck(0))),
-    _variant("counts", "bit 17 of a count is lost", Store, _input_fault(lambda unit: unit.overflow, _stuck(17))),
-    _variant("counters", "bit 28 of `steps` is lost", Tile, _output_fault(lambda unit: unit.steps, _stuck(28))),
-    _variant(
-        "counters",
-        "the tile's counters are copied in every cycle",
-        Tile,
-        _input_fault(lambda unit: unit.snapshot, _stuck(0, 1)),
-    ),
-    _variant("control", "a load does not halt", Load, _input_fault(lambda unit: unit.halt, _stuck(0))),
-    _variant(
-        "control", "a bit of the stores' limit is stuck", Store, _input_fault(lambda unit: unit.bounds, _stuck(45, 1))
-    ),
-    _variant("control", "the tail has 12 bits", CommandQueue, _input_fault(lambda unit: unit.tail, _stuck(12))),
-    _variant(
-        "resets", "a soft reset begins at once", Registers, _output_fault(lambda unit: unit.restart, _stuck(0, 1))
-    ),
-    _variant(
-        "skips",
-        "reads of masks never wait",
-        SkippingMultiply,
-        _input_fault(lambda unit: unit.mask_read.ready, _stuck(0, 1)),
-        SKIP,
-    ),
-    _variant(
-        "skips",
-        "every pass is marked as skipped",
-        SkippingMultiply,
-        _output_fault(lambda unit: unit.marks.payload, _stuck(0, 1)),
-        SKIP,
-    ),
-    _variant(
-        "indices",
-        "the top bit of an index is lost",
-        DroppingLayout,
-        _output_fault(lambda unit: unit.index.index, _stuck(7)),
-        DROP,
-    ),
-    _variant(
-        "indices",
-        "lengths are read with every word",
-        IndexedMultiply,
-        _output_fault(lambda unit: unit.index.begins, _stuck(0, 1)),
-        DROP,
-    ),
-    _variant(
-        "steps", "a bank is never empty", IndexedMultiply, _output_fault(lambda unit: unit.empty, _stuck(2)), DROP
-    ),
+FAULTS: Mapping[tuple[type[Block], TileConfig | CoreConfig | None], Mapping[str, Mapping[str, Fault]]] = {
+    (Store, None): {
+        "descriptors": {
+            "the last bit of a descriptor's beat is lost": _stuck_input(
+                lambda unit: unit.command.descriptor.payload, 127
+            )
+        },
+        "memory": {"responses are always taken": _stuck_output(lambda unit: unit.axi.bready, 0, 1)},
+        "buffer": {"stores read in every cycle": _stuck_output(lambda unit: unit.buffer.valid, 0, 1)},
+        "counts": {"bit 17 of a count is lost": _stuck_input(lambda unit: unit.overflow, 17)},
+        "control": {"a bit of the stores' limit is stuck": _stuck_input(lambda unit: unit.bounds, 45, 1)},
+    },
+    (Load, None): {
+        "descriptors": {"the top bit of a load's error is lost": _stuck_output(lambda unit: unit.command.error, 3)},
+        "control": {"a load does not halt": _stuck_input(lambda unit: unit.halt, 0)},
+    },
+    (ReadArbiter, None): {
+        "memory": {"a bit of a load's data is lost": _stuck_output(lambda unit: unit.second.rdata, 99)},
+    },
+    (Registers, None): {
+        "registers": {"WREADY is always high": _stuck_output(lambda unit: unit.axi.wready, 0, 1)},
+        "resets": {"a soft reset begins at once": _stuck_output(lambda unit: unit.restart, 0, 1)},
+    },
+    (Layout, None): {
+        "buffer": {"layouts never wait": _stuck_input(lambda unit: unit.read.ready, 0, 1)},
+    },
+    (StreamBuffer, None): {
+        "streams": {"a bank is never written": _stuck_input(lambda unit: unit.write.bank, 2)},
+    },
+    (Tile, None): {
+        "sums": {"the first bit of all sums is lost": _stuck_output(lambda unit: unit.out.payload, 0)},
+        "steps": {
+            "a step's last bit is lost": _stuck_input(lambda unit: unit.a[3].steps, 255),
+            "`last` of a row is low": _stuck_input(lambda unit: unit.b[1].last, 0),
+        },
+        "counters": {
+            "bit 28 of `steps` is lost": _stuck_output(lambda unit: unit.steps, 28),
+            "the tile's counters are copied in every cycle": _stuck_input(lambda unit: unit.snapshot, 0, 1),
+        },
+    },
+    (CommandQueue, None): {
+        "control": {"the tail has 12 bits": _stuck_input(lambda unit: unit.tail, 12)},
+    },
+    (SkippingMultiply, SKIP): {
+        "skips": {
+            "reads of masks never wait": _stuck_input(lambda unit: unit.mask_read.ready, 0, 1),
+            "every pass is marked as skipped": _stuck_output(lambda unit: unit.marks.payload, 0, 1),
+        },
+    },
+    (DroppingLayout, DROP): {
+        "indices": {"the top bit of an index is lost": _stuck_output(lambda unit: unit.index.index, 7)},
+    },
+    (IndexedMultiply, DROP): {
+        "indices": {"lengths are read with every word": _stuck_output(lambda unit: unit.index.begins, 0, 1)},
+        "steps": {"a bank is never empty": _stuck_output(lambda unit: unit.empty, 2)},
+    },
+}
+"""By component and configuration, the faults that break each claim, by title."""
+
+BROKEN_VARIANTS = tuple(
+    variant
+    for (kind, config), faults in FAULTS.items()
+    for variant in make_variants(kind, faults, depth=3, config=config)
 )
 
 PROOF = Proof(

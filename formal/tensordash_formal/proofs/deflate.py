@@ -15,7 +15,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.movers.deflate import Deflate
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF", "assume_store_behaviour"]
 
@@ -72,34 +72,23 @@ def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.valid.eq(sound.beats.valid & outer.beats.ready)
 
 
-def _always_offers(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.beats.valid.eq(1)
-
-
 def _strobes_follow_the_bus(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.payload.strobe.eq(
         sound.beats.payload.strobe & outer.beats.ready.replicate(len(outer.beats.payload.strobe))
     )
 
 
-def _ignores_ready(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.beats.ready.eq(1)
-
-
-def _is_never_mute(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.mute.eq(0)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
-
-
-BROKEN_VARIANTS = (
-    _variant("offers_a_beat_while_there_is_one", "`valid` waits for `ready`", _waits_for_ready),
-    _variant("offers_nothing_else", "`valid` is always high", _always_offers),
-    _variant("a_beat_stays_until_it_is_taken", "strobes are high only while the bus is ready", _strobes_follow_the_bus),
-    _variant("what_a_beat_is_made_of_stays", "`ready` of the bus is ignored", _ignores_ready),
-    _variant("data_are_zero_where_it_is_mute", "`mute` is ignored", _is_never_mute),
+BROKEN_VARIANTS = make_variants(
+    Deflate,
+    {
+        "offers_a_beat_while_there_is_one": {"`valid` waits for `ready`": _waits_for_ready},
+        "offers_nothing_else": {"`valid` is always high": lambda m, sound, outer: outer.beats.valid.eq(1)},
+        "a_beat_stays_until_it_is_taken": {"strobes are high only while the bus is ready": _strobes_follow_the_bus},
+        "what_a_beat_is_made_of_stays": {
+            "`ready` of the bus is ignored": lambda m, sound, outer: sound.beats.ready.eq(1)
+        },
+        "data_are_zero_where_it_is_mute": {"`mute` is ignored": lambda m, sound, outer: sound.mute.eq(0)},
+    },
 )
 
 PROOF = Proof(

@@ -18,7 +18,7 @@ from tensordash.movers.deflate import Deflate
 
 from ..group_units import GroupUnits, proven_shape
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 from .deflate import assume_store_behaviour
 
 __all__ = ["PROOF"]
@@ -130,18 +130,6 @@ def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.valid.eq(sound.beats.valid & outer.beats.ready)
 
 
-def _ignores_a_start(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.start.eq(0)
-
-
-def _takes_at_once(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.groups.ready.eq(1)
-
-
-def _writes_whole_beats(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.beats.payload.strobe.eq(-1)
-
-
 def _swaps_units(m: Module, sound: Any, outer: Any) -> None:
     data, width = sound.beats.payload.data, outer.width
     m.d.comb += outer.beats.payload.data.eq(Cat(data[width : 2 * width], data[:width], data[2 * width :]))
@@ -176,20 +164,27 @@ def _loses_a_unit_of_the_rest(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += outer.beats.payload.data[: outer.width].eq(0)
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
-
-
-BROKEN_VARIANTS = (
-    _variant("every_unit_leaves_at_its_place", "the first two units of a beat are swapped", _swaps_units),
-    _variant("every_unit_leaves_at_its_place", "the first mask has all bits set", _marks_all_values),
-    _variant("every_unit_leaves_at_its_place", "-0 counts as zero", _loses_minus_zero),
-    _variant("every_unit_leaves_at_its_place", "a unit is lost while the bus stalls", _loses_a_unit_in_a_stall),
-    _variant("the_rest_of_a_group_leaves_at_its_place", "the last beat loses a unit", _loses_a_unit_of_the_rest),
-    _variant("offers_beats_that_are_whole_and_the_last", "`valid` waits for `ready`", _waits_for_ready),
-    _variant("offers_beats_that_are_whole_and_the_last", "a start is ignored", _ignores_a_start),
-    _variant("takes_a_group_with_its_last_whole_beat", "a group is taken with its first beat", _takes_at_once),
-    _variant("strobes_are_those_of_units", "all strobes are high", _writes_whole_beats),
+BROKEN_VARIANTS = make_variants(
+    Deflate,
+    {
+        "every_unit_leaves_at_its_place": {
+            "the first two units of a beat are swapped": _swaps_units,
+            "the first mask has all bits set": _marks_all_values,
+            "-0 counts as zero": _loses_minus_zero,
+            "a unit is lost while the bus stalls": _loses_a_unit_in_a_stall,
+        },
+        "the_rest_of_a_group_leaves_at_its_place": {"the last beat loses a unit": _loses_a_unit_of_the_rest},
+        "offers_beats_that_are_whole_and_the_last": {
+            "`valid` waits for `ready`": _waits_for_ready,
+            "a start is ignored": lambda m, sound, outer: sound.start.eq(0),
+        },
+        "takes_a_group_with_its_last_whole_beat": {
+            "a group is taken with its first beat": lambda m, sound, outer: outer.groups.ready.eq(1)
+        },
+        "strobes_are_those_of_units": {
+            "all strobes are high": lambda m, sound, outer: outer.beats.payload.strobe.eq(-1)
+        },
+    },
 )
 
 PROOF = Proof(

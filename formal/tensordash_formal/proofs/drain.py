@@ -201,14 +201,6 @@ def _stalled(m: Module, outer: Any) -> Signal:
     return stalled
 
 
-def _moves_always(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.moves.eq(1)
-
-
-def _free_always(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.free.eq(1)
-
-
 def _last_row_first(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [sound.sums[row].eq(outer.sums[outer.rows - 1 - row]) for row in range(outer.rows)]
 
@@ -230,10 +222,6 @@ def _reports_while_it_waits(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.non_finite.eq(outer.out.valid)
 
 
-def _always_empty(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.empty.eq(1)
-
-
 def _empty_with_its_block(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.empty.eq(sound.empty | (sound.free & ~sound.moves))
 
@@ -250,10 +238,10 @@ BROKEN_VARIANTS = (
     _variant("valid_holds_until_taken", "`valid` falls before `ready` rises", _withdraws_valid),
     _variant("payload_holds_until_taken", "a value changes before `ready` rises", _changes_payload),
     _variant("valid_while_a_beat_is_there", "`valid` waits for `ready`", _waits_for_ready),
-    _variant("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
-    _variant("free_when_the_block_has_left", "the drain is always free", _free_always),
+    _variant("moves_when_there_is_room", "a beat moves in every cycle", lambda m, sound, outer: outer.moves.eq(1)),
+    _variant("free_when_the_block_has_left", "the drain is always free", lambda m, sound, outer: outer.free.eq(1)),
     _variant("last_marks_the_final_beat", "every beat is marked as the last", _every_beat_is_last),
-    _variant("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
+    _variant("empty_when_every_beat_has_left", "the drain is always empty", lambda m, sound, outer: outer.empty.eq(1)),
     _variant("empty_when_every_beat_has_left", "the output register is ignored", _empty_with_its_block),
     _variant("infinities_and_nans_are_reported", "no infinity or NaN is reported", _reports_none),
     _variant("infinities_and_nans_are_reported", "beats are reported while they wait", _reports_while_it_waits),

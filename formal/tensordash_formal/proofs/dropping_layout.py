@@ -47,14 +47,6 @@ def _index_is_the_word(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [index.eq(sound.index.word[k]) for k, index in enumerate(outer.index.index)]
 
 
-def _no_lengths_of_empty_streams(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.index.ends.eq(sound.index.ends & Value.cast(sound.index.lengths.counts).any())
-
-
-def _lengths_with_the_last_word(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.index.begin.eq(sound.index.begin + sound.index.lengths.last_word)
-
-
 def _all_banks_as_bank_0(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [steps.eq(sound.index.lengths.counts[0]) for steps in outer.index.lengths.counts]
 
@@ -84,12 +76,12 @@ BROKEN_VARIANTS = (
     _variant(
         "a_streams_lengths_are_written_once",
         "no lengths are written if a stream has no step",
-        _no_lengths_of_empty_streams,
+        lambda m, sound, outer: outer.index.ends.eq(sound.index.ends & Value.cast(sound.index.lengths.counts).any()),
     ),
     _variant(
         "lengths_are_written_to_the_streams_first_word",
         "lengths are written to the last word",
-        _lengths_with_the_last_word,
+        lambda m, sound, outer: outer.index.begin.eq(sound.index.begin + sound.index.lengths.last_word),
         depth=19,
     ),
     _variant("lengths_have_the_steps_of_each_bank", "all banks have the steps of bank 0", _all_banks_as_bank_0),

@@ -9,7 +9,7 @@ from tensordash.block import Block
 from tensordash.tile.flags import FLAGS, Flags
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -31,31 +31,21 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return harness
 
 
-def _keeps_all(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.clear.eq(0)
-
-
-def _keeps_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.clear.eq(outer.clear | ~outer.raised.any())
-
-
-def _drops_the_last(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.raised[-1].eq(0)
-
-
 def _raises_two(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.raised[0].eq(outer.raised[:2].any())
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=Flags, fault=fault, depth=6)
-
-
-BROKEN_VARIANTS = (
-    _variant("flags_rise", "the last flag never rises", _drops_the_last),
-    _variant("flags_stay", "flags fall without a cause", _keeps_nothing),
-    _variant("flags_stay", "a flag rises with the cause of another flag", _raises_two),
-    _variant("clear_zeroes_flags", "no flag is cleared", _keeps_all),
+BROKEN_VARIANTS = make_variants(
+    Flags,
+    {
+        "flags_rise": {"the last flag never rises": lambda m, sound, outer: sound.raised[-1].eq(0)},
+        "flags_stay": {
+            "flags fall without a cause": lambda m, sound, outer: sound.clear.eq(outer.clear | ~outer.raised.any()),
+            "a flag rises with the cause of another flag": _raises_two,
+        },
+        "clear_zeroes_flags": {"no flag is cleared": lambda m, sound, outer: sound.clear.eq(0)},
+    },
+    depth=6,
 )
 
 PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS)

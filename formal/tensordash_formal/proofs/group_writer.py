@@ -109,32 +109,18 @@ def _bank_is_one_further(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.write.address[1].eq(sound.write.address[1] + 1)
 
 
-def _writes_all_banks(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.write.enable.eq(-1)
-
-
-def _limit_is_too_high(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.limit.eq(outer.limit + 1)
-
-
-def _negative_ones_count(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.first.eq(0)
-
-
-def _all_is_fp32(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.fp32.eq(Const(1))
-
-
 def _variant(title: str, fault: Fault, kind: type[Block] = GroupWriter) -> BrokenVariant:
     return BrokenVariant(claim="a_bank_is_written_where_a_position_is", title=title, kind=kind, fault=fault, depth=14)
 
 
 BROKEN_VARIANTS = (
     _variant("a bank's address is one too high", _bank_is_one_further),
-    _variant("all banks are written", _writes_all_banks),
-    _variant("a position after the last is written", _limit_is_too_high, Placement),
-    _variant("positions below zero are written", _negative_ones_count, Placement),
-    _variant("all groups are placed like FP32", _all_is_fp32),
+    _variant("all banks are written", lambda m, sound, outer: outer.write.enable.eq(-1)),
+    _variant(
+        "a position after the last is written", lambda m, sound, outer: sound.limit.eq(outer.limit + 1), Placement
+    ),
+    _variant("positions below zero are written", lambda m, sound, outer: sound.first.eq(0), Placement),
+    _variant("all groups are placed like FP32", lambda m, sound, outer: sound.fp32.eq(Const(1))),
 )
 
 PROOF = Proof(

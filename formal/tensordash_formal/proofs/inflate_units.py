@@ -18,7 +18,7 @@ from tensordash.movers.inflate import Inflate
 
 from ..group_units import GroupUnits, proven_shape
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -193,18 +193,6 @@ def _a_group_more(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [sound.groups.eq(outer.groups + 1), sound.limit.eq(-1)]
 
 
-def _hides_the_first_part(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.parts[0].eq(0)
-
-
-def _ignores_valid(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.beats.valid.eq(1)
-
-
-def _never_last(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.last.eq(0)
-
-
 def _swaps_units(m: Module, sound: Any, outer: Any) -> None:
     data, width = outer.beats.payload, outer.width
     m.d.comb += sound.beats.payload.eq(Cat(data[width : 2 * width], data[:width], data[2 * width :]))
@@ -220,10 +208,6 @@ def _has_no_mask(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.payload.eq(Cat(outer.beats.payload, outer.beats.payload)[: len(outer.out.payload)])
 
 
-def _begins_with_a_whole_beat(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.offset.eq(0)
-
-
 def _ignores_a_start(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.start.eq(outer.start & ~sound.active)
 
@@ -232,41 +216,36 @@ def _loses_a_beat_in_a_stall(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.ready.eq(sound.beats.ready | (sound.out.valid & ~outer.out.ready))
 
 
-def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.out.valid.eq(sound.out.valid & outer.out.ready)
-
-
 def _waits_for_groups(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.ready.eq(sound.beats.ready & (sound.out.valid | ~sound.active))
 
 
-def _is_always_active(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.active.eq(1)
-
-
-def _is_never_wrong(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.wrong.eq(0)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=Inflate, fault=fault, depth=8)
-
-
-BROKEN_VARIANTS = (
-    _variant("every_value_is_its_unit", "the first two units of a beat are swapped", _swaps_units),
-    _variant("every_value_is_its_unit", "the first two values are swapped", _swaps_values),
-    _variant("every_value_is_its_unit", "masks are ignored", _has_no_mask),
-    _variant("every_value_is_its_unit", "the offset is ignored", _begins_with_a_whole_beat),
-    _variant("every_value_is_its_unit", "a start is ignored while groups are expected", _ignores_a_start),
-    _variant("takes_no_beat_without_room", "a beat is lost in a stall", _loses_a_beat_in_a_stall),
-    _variant("sends_only_expected_groups", "one more group is expected", _a_group_more),
-    _variant("parts_are_sent_in_order", "the first part is never marked", _hides_the_first_part),
-    _variant("a_part_is_sent_after_its_units", "parts are sent before their beats", _ignores_valid),
-    _variant("last_marks_the_end_of_a_group", "`last` is never high", _never_last),
-    _variant("sends_what_is_complete", "`valid` waits for `ready`", _waits_for_ready),
-    _variant("takes_a_beat_while_there_is_room", "no beat is taken without a group", _waits_for_groups),
-    _variant("is_active_while_groups_are_expected", "`active` is always high", _is_always_active),
-    _variant("wrong_marks_units_of_another_number_of_groups", "`wrong` is never high", _is_never_wrong),
+BROKEN_VARIANTS = make_variants(
+    Inflate,
+    {
+        "every_value_is_its_unit": {
+            "the first two units of a beat are swapped": _swaps_units,
+            "the first two values are swapped": _swaps_values,
+            "masks are ignored": _has_no_mask,
+            "the offset is ignored": lambda m, sound, outer: sound.offset.eq(0),
+            "a start is ignored while groups are expected": _ignores_a_start,
+        },
+        "takes_no_beat_without_room": {"a beat is lost in a stall": _loses_a_beat_in_a_stall},
+        "sends_only_expected_groups": {"one more group is expected": _a_group_more},
+        "parts_are_sent_in_order": {"the first part is never marked": lambda m, sound, outer: outer.parts[0].eq(0)},
+        "a_part_is_sent_after_its_units": {
+            "parts are sent before their beats": lambda m, sound, outer: sound.beats.valid.eq(1)
+        },
+        "last_marks_the_end_of_a_group": {"`last` is never high": lambda m, sound, outer: outer.last.eq(0)},
+        "sends_what_is_complete": {
+            "`valid` waits for `ready`": lambda m, sound, outer: outer.out.valid.eq(sound.out.valid & outer.out.ready)
+        },
+        "takes_a_beat_while_there_is_room": {"no beat is taken without a group": _waits_for_groups},
+        "is_active_while_groups_are_expected": {"`active` is always high": lambda m, sound, outer: outer.active.eq(1)},
+        "wrong_marks_units_of_another_number_of_groups": {
+            "`wrong` is never high": lambda m, sound, outer: outer.wrong.eq(0)
+        },
+    },
 )
 
 PROOF = Proof(

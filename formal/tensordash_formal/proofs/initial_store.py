@@ -15,7 +15,7 @@ from tensordash.layouts import RESULT_BITS
 from tensordash.tile.initial_store import InitialStore
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -172,22 +172,6 @@ def _add_lemmas(harness: Harness, dut: InitialStore, stored: StoreState, watch: 
         harness.lemma(value == watch.value, when=watch.watched & (slot == index))
 
 
-def _ready_always(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.c.ready.eq(1)
-
-
-def _ready_waits(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.c.ready.eq(sound.c.ready & outer.c.valid)
-
-
-def _never_starts(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.starts.eq(0)
-
-
-def _never_leaves(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.pop.eq(0)
-
-
 def _columns_in_reverse(m: Module, sound: Any, outer: Any) -> None:
     for inner, row in zip(sound.c.payload.values, outer.c.payload.values, strict=True):
         m.d.comb += [inner[column].eq(row[outer.columns - 1 - column]) for column in range(outer.columns)]
@@ -195,14 +179,6 @@ def _columns_in_reverse(m: Module, sound: Any, outer: Any) -> None:
 
 def _rows_in_reverse(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.values[row].eq(sound.values[outer.rows - 1 - row]) for row in range(outer.rows)]
-
-
-def _ready_in_reset(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.c.ready.eq(sound.c.ready | ResetSignal())
-
-
-def _always_empty(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.empty.eq(1)
 
 
 def _empty_without_blocks(m: Module, sound: Any, outer: Any) -> None:
@@ -213,24 +189,43 @@ def _reports_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.wrong_last.eq(0), outer.non_finite.eq(0)]
 
 
-def _variant(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=InitialStore, fault=fault, depth=12, config=config)
-
-
 FUSED = TileConfig(initial=True, accumulator="volta")
 
 BROKEN_VARIANTS = (
-    _variant("ready_while_there_is_room", "a full store is ready", _ready_always),
-    _variant("ready_while_there_is_room", "`ready` waits for `valid`", _ready_waits),
-    _variant("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
-    _variant("empty_while_there_is_no_c", "the store is always empty", _always_empty),
-    _variant("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
-    _variant("available_while_a_block_is_complete", "one block serves many streams", _never_starts),
-    _variant("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
-    _variant("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
-    _variant("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
-    _variant("wrong_last_is_reported", "no error is reported", _reports_nothing),
-    _variant("infinities_and_nans_are_reported", "no infinity or NaN is reported", _reports_nothing),
+    *make_variants(
+        InitialStore,
+        {
+            "ready_while_there_is_room": {
+                "a full store is ready": lambda m, sound, outer: outer.c.ready.eq(1),
+                "`ready` waits for `valid`": lambda m, sound, outer: outer.c.ready.eq(sound.c.ready & outer.c.valid),
+            },
+            "never_ready_in_reset": {
+                "a store in reset is ready": lambda m, sound, outer: outer.c.ready.eq(sound.c.ready | ResetSignal())
+            },
+            "empty_while_there_is_no_c": {
+                "the store is always empty": lambda m, sound, outer: outer.empty.eq(1),
+                "the store is empty only while C is offered": _empty_without_blocks,
+            },
+            "available_while_a_block_is_complete": {
+                "one block serves many streams": lambda m, sound, outer: sound.starts.eq(0)
+            },
+            "value_comes_out_in_its_turn": {
+                "the oldest beat stays": lambda m, sound, outer: sound.pop.eq(0),
+                "columns enter in reverse": _columns_in_reverse,
+            },
+            "wrong_last_is_reported": {"no error is reported": _reports_nothing},
+            "infinities_and_nans_are_reported": {"no infinity or NaN is reported": _reports_nothing},
+        },
+        depth=12,
+    ),
+    *make_variants(
+        InitialStore,
+        {
+            "value_comes_out_in_its_turn": {"the block's rows are reversed": _rows_in_reverse},
+        },
+        depth=12,
+        config=FUSED,
+    ),
 )
 
 PROOF = Proof(

@@ -14,7 +14,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 from .integer_converter import is_integer_core
 
 __all__ = ["PROOF"]
@@ -46,18 +46,6 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return harness
 
 
-def _partial_sums_always_count(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.add.eq(1)
-
-
-def _earlier_totals_never_count(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.second_pass.eq(0)
-
-
-def _biases_have_no_sign(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.bias.eq(outer.bias[:-1])
-
-
 def _saturates(at: int) -> Fault:
     def fault(m: Module, sound: Any, outer: Any) -> None:
         with m.If(sound.overflow & ((outer.sum < 0) == (at < 0))):
@@ -77,23 +65,23 @@ def _overflow_at_the_ends(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.overflow.eq(sound.overflow | (sound.total == MIN_INT32))
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=IntegerAdder, fault=fault, depth=2)
-
-
-BROKEN_VARIANTS = (
-    _variant("the_total_is_the_sum", "partial sums always count", _partial_sums_always_count),
-    _variant("the_total_is_the_sum", "a bias is never added to an earlier total", _earlier_totals_never_count),
-    _variant("the_total_is_the_sum", "biases have no sign", _biases_have_no_sign),
-    _variant("a_low_total_wraps", "low totals saturate", _saturates(MIN_INT32)),
-    _variant("a_high_total_wraps", "high totals saturate", _saturates(MAX_INT32)),
-    _variant(
-        "overflow_where_the_sum_leaves_int32", "low totals do not overflow", _no_overflow(lambda adder: adder.sum < 0)
-    ),
-    _variant(
-        "overflow_where_the_sum_leaves_int32", "a bias never overflows", _no_overflow(lambda adder: adder.bias.any())
-    ),
-    _variant("no_overflow_elsewhere", "a total of -2^31 counts as an overflow", _overflow_at_the_ends),
+BROKEN_VARIANTS = make_variants(
+    IntegerAdder,
+    {
+        "the_total_is_the_sum": {
+            "partial sums always count": lambda m, sound, outer: sound.add.eq(1),
+            "a bias is never added to an earlier total": lambda m, sound, outer: sound.second_pass.eq(0),
+            "biases have no sign": lambda m, sound, outer: sound.bias.eq(outer.bias[:-1]),
+        },
+        "a_low_total_wraps": {"low totals saturate": _saturates(MIN_INT32)},
+        "a_high_total_wraps": {"high totals saturate": _saturates(MAX_INT32)},
+        "overflow_where_the_sum_leaves_int32": {
+            "low totals do not overflow": _no_overflow(lambda adder: adder.sum < 0),
+            "a bias never overflows": _no_overflow(lambda adder: adder.bias.any()),
+        },
+        "no_overflow_elsewhere": {"a total of -2^31 counts as an overflow": _overflow_at_the_ends},
+    },
+    depth=2,
 )
 
 PROOF = Proof(

@@ -15,7 +15,7 @@ from tensordash.configuration.formats import IntegerFormat
 from tensordash.configuration.preset import load_any_preset
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF", "is_integer_core"]
 
@@ -74,14 +74,6 @@ def _signed(negative: Value, magnitude: Value, width: int) -> Value:
     return Mux(negative, -magnitude, magnitude)[:width]
 
 
-def _no_relu_of_minus_one(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.relu.eq(outer.relu & (outer.value != -1))
-
-
-def _wide_results_are_scaled(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.wide.eq(outer.wide & (outer.scale == 0))
-
-
 def _floor_of_ties(m: Module, sound: Any, outer: Any) -> None:
     with m.If((outer.value == -3) & (outer.scale == -1)):
         m.d.comb += sound.value.eq(-2)
@@ -110,23 +102,27 @@ def _small_scales_count_as_larger_ones(m: Module, sound: Any, outer: Any) -> Non
     m.d.comb += sound.scale.eq(Mux(outer.scale < -32, -31, outer.scale))
 
 
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=IntegerConverter, fault=fault, depth=2)
-
-
-BROKEN_VARIANTS = (
-    _variant("relu_clears_negative_sums", "ReLU does not clear -1", _no_relu_of_minus_one),
-    _variant("a_wide_result_is_the_sum", "INT32 results are scaled", _wide_results_are_scaled),
-    _variant("rounded_nearest", "-1.5 is rounded to -1", _floor_of_ties),
-    _variant("rounded_nearest", "scales below -32 count as -31", _small_scales_count_as_larger_ones),
-    _variant("rounded_toward_zero", "small negative sums are rounded down", _toward_minus_infinity),
-    _variant(
-        "rounded_stochastic",
-        "negative sums use inverted random bits",
-        _random_bits_of_negative_sums_are_inverted,
-    ),
-    _variant("results_saturate", "unscaled sums wrap", _wraps),
-    _variant("results_saturate", "results saturate at -127", _one_too_low),
+BROKEN_VARIANTS = make_variants(
+    IntegerConverter,
+    {
+        "relu_clears_negative_sums": {
+            "ReLU does not clear -1": lambda m, sound, outer: sound.relu.eq(outer.relu & (outer.value != -1))
+        },
+        "a_wide_result_is_the_sum": {
+            "INT32 results are scaled": lambda m, sound, outer: sound.wide.eq(outer.wide & (outer.scale == 0))
+        },
+        "rounded_nearest": {
+            "-1.5 is rounded to -1": _floor_of_ties,
+            "scales below -32 count as -31": _small_scales_count_as_larger_ones,
+        },
+        "rounded_toward_zero": {"small negative sums are rounded down": _toward_minus_infinity},
+        "rounded_stochastic": {"negative sums use inverted random bits": _random_bits_of_negative_sums_are_inverted},
+        "results_saturate": {
+            "unscaled sums wrap": _wraps,
+            "results saturate at -127": _one_too_low,
+        },
+    },
+    depth=2,
 )
 
 PROOF = Proof(

@@ -10,7 +10,7 @@ Assumes: cores hold a beat of write data until it is taken. Memory sends beats o
 accepts at most three descriptors of a core before it answers them. `patience` is constant.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetSignal, Signal, Value
@@ -29,7 +29,7 @@ from tensordash_axi import Axi4Rules
 from tensordash_axi.queue import Queue
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import BrokenVariant, Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -298,13 +298,13 @@ def _changes(channel: str, name: str) -> Fault:
     return fault
 
 
-def _replaces(core: int, name: str, function: Callable[[Value, Any], Any]) -> Fault:
-    """Replace what a join sees or drives at a core's port by a function of the sound signal and of all ports."""
+def _replaces(name: str, function: Callable[[Value, Any], Any]) -> Fault:
+    """Replace what a join sees or drives at the last core's port by a function of the sound signal and of all ports."""
 
     def fault(m: Module, sound: Any, outer: Any) -> None:
         is_output = outer.signature.members["cores"].signature.flip().members[name].flow == In
         source, target = (sound, outer) if is_output else (outer, sound)
-        m.d.comb += getattr(target.cores[core], name).eq(function(getattr(source.cores[core], name), outer))
+        m.d.comb += getattr(target.cores[LAST], name).eq(function(getattr(source.cores[LAST], name), outer))
 
     return fault
 
@@ -319,14 +319,109 @@ def _first_goes_first(name: str) -> Fault:
     return fault
 
 
-def _variant(claim: str, title: str, kind: type[Block], fault: Fault, depth: int = 10) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
-
-
 LAST = CORES - 1
+FAULTS: Mapping[type[Block], Mapping[str, Mapping[str, Fault]]] = {
+    SmallJoin: {
+        "bursts_are_incr_with_the_cores_attributes": {
+            "ARBURST is FIXED": _port("arburst", 0),
+            "AWPROT is another": _port("awprot", 1),
+        },
+    },
+    ReadJoin: {
+        "none_is_lost_and_none_repeated": {
+            "a burst is read although its core still offers it": _replaces(
+                "arready", lambda ready, ports: ready & ~ports.axi.arready
+            )
+        },
+        "only_offers_are_taken": {
+            "an idle core is ready": _replaces("arready", lambda ready, ports: ready | ~ports.cores[LAST].arvalid)
+        },
+        "shared_bursts_are_read_once": {
+            "the last core does not share with the first": _replaces(
+                "arready", lambda ready, ports: ready & ~ports.cores[0].arready
+            )
+        },
+        "cores_that_share_offer_the_same": {
+            "lengths are not compared": _replaces("arlen", lambda _, ports: ports.cores[0].arlen),
+            "the top bit of addresses is not compared": _replaces(
+                "araddr", lambda address, ports: Cat(address[:-1], ports.cores[0].araddr[-1])
+            ),
+            "a descriptor is shared": _replaces("arid", lambda *_: 1),
+        },
+        "shared_bursts_wait": {
+            "they wait one cycle less": lambda m, sound, outer: sound.patience.eq(
+                outer.patience - outer.patience.any()
+            ),
+            "none is shared": lambda m, sound, outer: sound.shared.base.eq(-1),
+        },
+        "the_end_of_patience_is_reported": {
+            "it is not": lambda m, sound, outer: outer.expired.eq(0),
+            "a burst of all cores ends it": lambda m, sound, outer: outer.expired.eq(
+                sound.expired | Cat(port.arready for port in sound.cores).all()
+            ),
+        },
+        "reads_are_taken_without_delay": {
+            "shared bursts wait one cycle more": lambda m, sound, outer: sound.patience.eq(
+                outer.patience + ~outer.patience.all()
+            )
+        },
+        "no_core_starves_in_reads": {"the first core has priority": _first_goes_first("arvalid")},
+        "beats_wait_at_no_core": {
+            "a core's stall is ignored": _replaces("rready", lambda *_: 1),
+            "a beat is offered before all cores are ready": _replaces(
+                "rvalid", lambda valid, ports: valid | (ports.axi.rvalid & (ports.axi.rid == LAST << 1))
+            ),
+        },
+        "beats_reach_exactly_their_cores": {
+            "the last beat is lost": _replaces("rvalid", lambda valid, ports: valid & ~ports.axi.rlast),
+            "the first core gets descriptors of the last": lambda m, sound, outer: sound.axi.rid.eq(
+                outer.axi.rid[:LAST]
+            ),
+        },
+        "beats_are_unchanged": {
+            "errors are lost": _replaces("rresp", lambda *_: 0),
+            "the ID is constant": _replaces("rid", lambda *_: 1),
+        },
+        "beats_answer_the_oldest_burst": {
+            "the top bit of addresses is lost": lambda m, sound, outer: outer.axi.araddr.eq(sound.axi.araddr[:-1]),
+            "the last core's lengths are the first one's": _replaces("arlen", lambda _, ports: ports.cores[0].arlen),
+        },
+    },
+    ShortQueue: {
+        "turn_queues_are_fifos": {
+            "a set is lost that enters while another leaves": lambda m, sound, outer: sound.adds.eq(
+                outer.adds & ~outer.leaves
+            ),
+            "the last core is lost": lambda m, sound, outer: outer.first.eq(sound.first[:LAST]),
+            "it never fills": lambda m, sound, outer: outer.full.eq(0),
+        },
+        "reads_are_taken_without_delay": {
+            "the last place of the queue is not used": lambda m, sound, outer: outer.full.eq(
+                sound.full | (sound.first != 0)
+            )
+        },
+    },
+    WriteJoin: {
+        "write_addresses_reach_memory": {"all IDs are 0": lambda m, sound, outer: outer.axi.awid.eq(0)},
+        "write_data_follow_addresses": {
+            "the last core's data are the first one's": _replaces("wdata", lambda _, ports: ports.cores[0].wdata),
+            "a burst ends before memory takes its last beat": lambda m, sound, outer: sound.axi.wready.eq(1),
+        },
+        "answers_reach_exactly_their_core": {
+            "the first core gets answers of the last": lambda m, sound, outer: sound.axi.bid.eq(outer.axi.bid[:LAST]),
+            "errors are lost": _replaces("bresp", lambda *_: 0),
+        },
+        "writes_are_taken_without_delay": {
+            "memory's ready is ignored": lambda m, sound, outer: sound.axi.awready.eq(0)
+        },
+        "no_core_starves_in_writes": {"the first core has priority": _first_goes_first("awvalid")},
+    },
+}
+"""By component, the faults that break each claim, by title."""
+
 BROKEN_VARIANTS = (
     *(
-        _variant(f"{channel}_{rule}", title, kind, fault)
+        BrokenVariant(claim=f"{channel}_{rule}", title=title, kind=kind, fault=fault, depth=10)
         for channel, kind, payload in (
             ("ar", ReadJoin, "arlen"),
             ("aw", WriteJoin, "awid"),
@@ -338,143 +433,7 @@ BROKEN_VARIANTS = (
             ("stable", "the payload changes while it waits", _changes(channel, payload)),
         )
     ),
-    _variant("bursts_are_incr_with_the_cores_attributes", "ARBURST is FIXED", SmallJoin, _port("arburst", 0)),
-    _variant("bursts_are_incr_with_the_cores_attributes", "AWPROT is another", SmallJoin, _port("awprot", 1)),
-    _variant(
-        "none_is_lost_and_none_repeated",
-        "a burst is read although its core still offers it",
-        ReadJoin,
-        _replaces(LAST, "arready", lambda ready, ports: ready & ~ports.axi.arready),
-    ),
-    _variant(
-        "turn_queues_are_fifos",
-        "a set is lost that enters while another leaves",
-        ShortQueue,
-        lambda m, sound, outer: sound.adds.eq(outer.adds & ~outer.leaves),
-    ),
-    _variant(
-        "turn_queues_are_fifos",
-        "the last core is lost",
-        ShortQueue,
-        lambda m, sound, outer: outer.first.eq(sound.first[:LAST]),
-    ),
-    _variant("turn_queues_are_fifos", "it never fills", ShortQueue, lambda m, sound, outer: outer.full.eq(0)),
-    _variant(
-        "only_offers_are_taken",
-        "an idle core is ready",
-        ReadJoin,
-        _replaces(LAST, "arready", lambda ready, ports: ready | ~ports.cores[LAST].arvalid),
-    ),
-    _variant(
-        "shared_bursts_are_read_once",
-        "the last core does not share with the first",
-        ReadJoin,
-        _replaces(LAST, "arready", lambda ready, ports: ready & ~ports.cores[0].arready),
-    ),
-    *(
-        _variant("cores_that_share_offer_the_same", title, ReadJoin, _replaces(LAST, name, function))
-        for title, name, function in (
-            ("lengths are not compared", "arlen", lambda _, ports: ports.cores[0].arlen),
-            (
-                "the top bit of addresses is not compared",
-                "araddr",
-                lambda address, ports: Cat(address[:-1], ports.cores[0].araddr[-1]),
-            ),
-            ("a descriptor is shared", "arid", lambda *_: 1),
-        )
-    ),
-    _variant(
-        "shared_bursts_wait",
-        "they wait one cycle less",
-        ReadJoin,
-        lambda m, sound, outer: sound.patience.eq(outer.patience - outer.patience.any()),
-    ),
-    _variant("shared_bursts_wait", "none is shared", ReadJoin, lambda m, sound, outer: sound.shared.base.eq(-1)),
-    *(
-        _variant("the_end_of_patience_is_reported", title, ReadJoin, fault)
-        for title, fault in (
-            ("it is not", lambda m, sound, outer: outer.expired.eq(0)),
-            (
-                "a burst of all cores ends it",
-                lambda m, sound, outer: outer.expired.eq(
-                    sound.expired | Cat(port.arready for port in sound.cores).all()
-                ),
-            ),
-        )
-    ),
-    _variant(
-        "reads_are_taken_without_delay",
-        "shared bursts wait one cycle more",
-        ReadJoin,
-        lambda m, sound, outer: sound.patience.eq(outer.patience + ~outer.patience.all()),
-    ),
-    _variant(
-        "reads_are_taken_without_delay",
-        "the last place of the queue is not used",
-        ShortQueue,
-        lambda m, sound, outer: outer.full.eq(sound.full | (sound.first != 0)),
-    ),
-    _variant("no_core_starves_in_reads", "the first core has priority", ReadJoin, _first_goes_first("arvalid")),
-    _variant("beats_wait_at_no_core", "a core's stall is ignored", ReadJoin, _replaces(LAST, "rready", lambda *_: 1)),
-    _variant(
-        "beats_wait_at_no_core",
-        "a beat is offered before all cores are ready",
-        ReadJoin,
-        _replaces(LAST, "rvalid", lambda valid, ports: valid | (ports.axi.rvalid & (ports.axi.rid == LAST << 1))),
-    ),
-    _variant(
-        "beats_reach_exactly_their_cores",
-        "the last beat is lost",
-        ReadJoin,
-        _replaces(LAST, "rvalid", lambda valid, ports: valid & ~ports.axi.rlast),
-    ),
-    _variant(
-        "beats_reach_exactly_their_cores",
-        "the first core gets descriptors of the last",
-        ReadJoin,
-        lambda m, sound, outer: sound.axi.rid.eq(outer.axi.rid[:LAST]),
-    ),
-    _variant("beats_are_unchanged", "errors are lost", ReadJoin, _replaces(LAST, "rresp", lambda *_: 0)),
-    _variant("beats_are_unchanged", "the ID is constant", ReadJoin, _replaces(LAST, "rid", lambda *_: 1)),
-    _variant(
-        "beats_answer_the_oldest_burst",
-        "the top bit of addresses is lost",
-        ReadJoin,
-        lambda m, sound, outer: outer.axi.araddr.eq(sound.axi.araddr[:-1]),
-    ),
-    _variant(
-        "beats_answer_the_oldest_burst",
-        "the last core's lengths are the first one's",
-        ReadJoin,
-        _replaces(LAST, "arlen", lambda _, ports: ports.cores[0].arlen),
-    ),
-    _variant("write_addresses_reach_memory", "all IDs are 0", WriteJoin, lambda m, sound, outer: outer.axi.awid.eq(0)),
-    _variant(
-        "write_data_follow_addresses",
-        "the last core's data are the first one's",
-        WriteJoin,
-        _replaces(LAST, "wdata", lambda _, ports: ports.cores[0].wdata),
-    ),
-    _variant(
-        "write_data_follow_addresses",
-        "a burst ends before memory takes its last beat",
-        WriteJoin,
-        lambda m, sound, outer: sound.axi.wready.eq(1),
-    ),
-    _variant(
-        "answers_reach_exactly_their_core",
-        "the first core gets answers of the last",
-        WriteJoin,
-        lambda m, sound, outer: sound.axi.bid.eq(outer.axi.bid[:LAST]),
-    ),
-    _variant("answers_reach_exactly_their_core", "errors are lost", WriteJoin, _replaces(LAST, "bresp", lambda *_: 0)),
-    _variant(
-        "writes_are_taken_without_delay",
-        "memory's ready is ignored",
-        WriteJoin,
-        lambda m, sound, outer: sound.axi.awready.eq(0),
-    ),
-    _variant("no_core_starves_in_writes", "the first core has priority", WriteJoin, _first_goes_first("awvalid")),
+    *(variant for kind, faults in FAULTS.items() for variant in make_variants(kind, faults, depth=10)),
 )
 
 PROOF = Proof(

@@ -54,14 +54,6 @@ def _base_wraps(m: Module, sound: Any, outer: Any) -> None:
     corrupt_word(1, lambda word: Cat(word[:16] & (outer.words - 1), word[16:]))(m, sound, outer)
 
 
-def _outermost_stands(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.address_steps[LOOPS - 1].eq(0)
-
-
-def _loop_is_short(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.counts[1].eq(Mux(outer.counts[1] == 1, 1, outer.counts[1] - 1))
-
-
 def _ports_stand_together(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.stride.eq(1)
 
@@ -143,14 +135,14 @@ BROKEN_VARIANTS = (
         claim="a_position_has_its_value",
         title="the outermost loop does not step",
         kind=Walk,
-        fault=_outermost_stands,
+        fault=lambda m, sound, outer: sound.address_steps[LOOPS - 1].eq(0),
         depth=13,
     ),
     BrokenVariant(
         claim="a_position_has_its_value",
         title="loop 1 has one turn too few",
         kind=Walk,
-        fault=_loop_is_short,
+        fault=lambda m, sound, outer: sound.counts[1].eq(Mux(outer.counts[1] == 1, 1, outer.counts[1] - 1)),
         depth=15,
     ),
 )

@@ -12,7 +12,7 @@ from tensordash.block import Block
 from tensordash.tile.output_buffer import OutputBuffer
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -60,47 +60,28 @@ def _waits(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.ready.eq(sound.beats.ready & ~sound.out.valid)
 
 
-def _always_ready(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.beats.ready.eq(1)
-
-
-def _hides(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.out.valid.eq(sound.out.valid & outer.out.ready)
-
-
-def _shows_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.out.valid.eq(1)
-
-
-def _never_empty(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.empty.eq(0)
-
-
-def _always_empty(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.empty.eq(1)
-
-
 def _passes_by(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.payload.eq(Mux(outer.beats.valid, outer.beats.payload, sound.out.payload))
 
 
-def _loses_last(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.beats.payload.last.eq(0)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=OutputBuffer, fault=fault, depth=8)
-
-
-BROKEN_VARIANTS = (
-    _variant("ready_while_there_is_room", "the buffer holds only one beat", _waits),
-    _variant("not_ready_when_full", "the buffer is always ready", _always_ready),
-    _variant("a_beat_is_shown_while_there_is_one", "`valid` waits for `ready`", _hides),
-    _variant("nothing_is_shown_when_empty", "`valid` is always high", _shows_nothing),
-    _variant("nothing_is_shown_when_empty", "`empty` is never high", _never_empty),
-    _variant("not_empty_while_there_is_a_beat", "`empty` is always high", _always_empty),
-    _variant("beats_leave_in_their_order", "the mark of the final beat is lost", _loses_last),
-    _variant("a_beat_stays_until_it_is_taken", "a new beat replaces the waiting one", _passes_by),
+BROKEN_VARIANTS = make_variants(
+    OutputBuffer,
+    {
+        "ready_while_there_is_room": {"the buffer holds only one beat": _waits},
+        "not_ready_when_full": {"the buffer is always ready": lambda m, sound, outer: outer.beats.ready.eq(1)},
+        "a_beat_is_shown_while_there_is_one": {
+            "`valid` waits for `ready`": lambda m, sound, outer: outer.out.valid.eq(sound.out.valid & outer.out.ready)
+        },
+        "nothing_is_shown_when_empty": {
+            "`valid` is always high": lambda m, sound, outer: outer.out.valid.eq(1),
+            "`empty` is never high": lambda m, sound, outer: outer.empty.eq(0),
+        },
+        "not_empty_while_there_is_a_beat": {"`empty` is always high": lambda m, sound, outer: outer.empty.eq(1)},
+        "beats_leave_in_their_order": {
+            "the mark of the final beat is lost": lambda m, sound, outer: sound.beats.payload.last.eq(0)
+        },
+        "a_beat_stays_until_it_is_taken": {"a new beat replaces the waiting one": _passes_by},
+    },
 )
 
 PROOF = Proof(

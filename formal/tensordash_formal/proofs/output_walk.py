@@ -3,9 +3,7 @@
 Assumes: descriptors have legal fields. Adder, pipeline, writer, bias fetch and memory are free.
 """
 
-from typing import Any
-
-from amaranth.hdl import Module, signed
+from amaranth.hdl import signed
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -21,7 +19,7 @@ from tensordash.movers.walk import Walk
 
 from ..harness import Fault, FreeOutputs, Harness, Stub
 from ..loop_nest import LoopNest, counts_one_turn_more, stands_still_in_loop_2
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 
 __all__ = ["PROOF"]
@@ -93,34 +91,27 @@ class OutputWalkHarness(Harness):
             self.claim("all_have_the_descriptors_fields", port == value.as_unsigned(), when=descriptor.complete)
 
 
-def _begins_at_0(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.first_address.eq(0)
-
-
-def _loses_a_bit_of_y(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.y.eq(sound.y & 0x7FFF)
-
-
-def _is_never_done(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.command.done.eq(0)
-
-
-def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=16)
-
-
 PLACE, BIAS = "results_are_written_at_the_loops_position", "biases_are_read_at_the_loops_position"
 BROKEN_VARIANTS = (
-    _variant(PLACE, "loop 1 runs once more", counts_one_turn_more),
-    _variant(PLACE, "loop 2 does not change x", stands_still_in_loop_2),
-    _variant(PLACE, "the first group is group 0", _begins_at_0),
-    _variant(BIAS, "y is never negative", _loses_a_bit_of_y),
-    _variant("all_begin_with_the_descriptor", "`done` never comes", _is_never_done, Output),
-    _variant(
-        "all_have_the_descriptors_fields",
-        "x_size is one too large",
-        corrupt_word(4, lambda word: word + 1),
+    *make_variants(
+        Walk,
+        {
+            PLACE: {
+                "loop 1 runs once more": counts_one_turn_more,
+                "loop 2 does not change x": stands_still_in_loop_2,
+                "the first group is group 0": lambda m, sound, outer: sound.first_address.eq(0),
+            },
+            BIAS: {"y is never negative": lambda m, sound, outer: outer.y.eq(sound.y & 0x7FFF)},
+        },
+        depth=16,
+    ),
+    *make_variants(
         Output,
+        {
+            "all_begin_with_the_descriptor": {"`done` never comes": lambda m, sound, outer: outer.command.done.eq(0)},
+            "all_have_the_descriptors_fields": {"x_size is one too large": corrupt_word(4, lambda word: word + 1)},
+        },
+        depth=16,
     ),
 )
 

@@ -93,10 +93,6 @@ def _no_carry_in_the_second_address(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.next_address.eq(Cat(sound.next_address[:CARRY_BIT], sound.address[CARRY_BIT:]))
 
 
-def _the_second_stands_with_the_first(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.next_x.eq(sound.x)
-
-
 def _outermost_stands(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.address_steps[outer.loops - 1].eq(0)
 
@@ -128,7 +124,9 @@ BROKEN_VARIANTS = (
         skip=20,
     ),
     _variant(VALUE, "the second group's address has no carry", _no_carry_in_the_second_address, PairWalk),
-    _variant(VALUE, "the second group has the x of the first", _the_second_stands_with_the_first, PairWalk),
+    _variant(
+        VALUE, "the second group has the x of the first", lambda m, sound, outer: outer.next_x.eq(sound.x), PairWalk
+    ),
     _variant(VALUE, "the outermost loop does not step", _outermost_stands, PairWalk),
     _variant("zeros_after_a_run", "the last step is written to all banks after it", _fills_with_the_last_step),
 )

@@ -162,14 +162,6 @@ class PassFilterHarness(Harness):
             model.marks.add_lemmas(self, "mark_queue", k, [(entry["skipped"], 0)])
 
 
-def _begins_at_group_0(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.mask_address.eq(0)
-
-
-def _reads_as_without_fp32(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.fp32.eq(0)
-
-
 def _leaves_a_bank_out(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.read.enable.eq(sound.read.enable & ~2)
 
@@ -186,10 +178,6 @@ def _reads_every_second_cycle(m: Module, sound: Any, outer: Any) -> None:
     turn = Signal()
     m.d.sync += turn.eq(~turn)
     m.d.comb += [outer.read.valid.eq(sound.read.valid & turn), sound.read.ready.eq(outer.read.ready & turn)]
-
-
-def _finds_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.read.data.eq(0)
 
 
 def _loses_the_end(m: Module, sound: Any, outer: Any) -> None:
@@ -226,10 +214,6 @@ def _shows_the_last_words(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += Value.cast(outer.passes.payload).eq(Mux(sound.passes.valid, payload, words))
 
 
-def _never_last(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.passes.payload.last.eq(0)
-
-
 def _swaps_the_bases(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [sound.a_base.eq(outer.b_base), sound.b_base.eq(outer.a_base)]
 
@@ -242,20 +226,8 @@ def _hides_marks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.marks.valid.eq(sound.marks.valid & sound.passes.valid)
 
 
-def _always_marks(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.marks.valid.eq(1)
-
-
 def _marks_passes_that_run(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.marks.payload.eq(~sound.marks.payload)
-
-
-def _words_never_leave(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.leaves.eq(0)
-
-
-def _never_beyond(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.beyond.eq(0)
 
 
 def _beyond_with_the_last_word(m: Module, sound: Any, outer: Any) -> None:
@@ -271,14 +243,14 @@ BEYOND = "beyond_if_a_pass_has_words_beyond"
 BROKEN_VARIANTS = (
     _variant(PLACE, "loop 1 runs once more", counts_one_turn_more, Walk),
     _variant(PLACE, "loop 2 does not change x", stands_still_in_loop_2, Walk),
-    _variant(PLACE, "the first mask is group 0", _begins_at_group_0),
-    _variant(PLACE, "masks of FP32 results are adjacent", _reads_as_without_fp32),
+    _variant(PLACE, "the first mask is group 0", lambda m, sound, outer: sound.mask_address.eq(0)),
+    _variant(PLACE, "masks of FP32 results are adjacent", lambda m, sound, outer: sound.fp32.eq(0)),
     _variant("masks_are_read_in_all_banks", "bank 1 is not read", _leaves_a_bank_out),
     _variant("no_mask_is_read_outside_of_the_tensor", "`x_size` is one larger", _reads_one_position_more),
     _variant("only_masks_of_passes_are_read", "`valid` of the read is always high", _always_reads),
     _variant("masks_are_read_without_a_bubble", "masks are read in every second cycle", _reads_every_second_cycle),
     _variant("a_request_stays_until_it_is_taken", "a read waits for one cycle only", _reads_every_second_cycle),
-    _variant(QUEUED, "all masks are zeros", _finds_nothing),
+    _variant(QUEUED, "all masks are zeros", lambda m, sound, outer: sound.read.data.eq(0)),
     _variant(QUEUED, "the lowest bit of a mask is ignored", _loses_the_lowest_bit),
     BrokenVariant(
         claim=QUEUED,
@@ -292,14 +264,18 @@ BROKEN_VARIANTS = (
     _variant("nothing_else_is_queued", "a negative zero counts as a mask", _counts_signs),
     _variant("an_empty_queue_shows_zeros", "an empty queue shows the last entry", _shows_the_last_words),
     _variant("an_entry_has_a_pass_unless_it_is_skipped", "every entry has a pass", _all_entries_run),
-    _variant("last_marks_the_end", "`last` is low", _never_last),
+    _variant("last_marks_the_end", "`last` is low", lambda m, sound, outer: outer.passes.payload.last.eq(0)),
     _variant("a_pass_has_its_first_words", "the sides' bases are swapped", _swaps_the_bases),
     _variant("a_pass_has_its_first_words", "streams are one word longer", _streams_are_a_word_longer),
     _variant("every_pass_has_a_mark", "marks wait for passes", _hides_marks),
-    _variant("no_pass_has_two_marks", "`valid` of the marks is always high", _always_marks),
+    _variant(
+        "no_pass_has_two_marks", "`valid` of the marks is always high", lambda m, sound, outer: outer.marks.valid.eq(1)
+    ),
     _variant("a_mark_is_set_if_the_pass_is_skipped", "passes that run are marked", _marks_passes_that_run),
-    _variant("no_queue_overflows", "words do not leave the queues", _words_never_leave, ShortQueue),
-    _variant(BEYOND, "`beyond` is low", _never_beyond),
+    _variant(
+        "no_queue_overflows", "words do not leave the queues", lambda m, sound, outer: sound.leaves.eq(0), ShortQueue
+    ),
+    _variant(BEYOND, "`beyond` is low", lambda m, sound, outer: outer.beyond.eq(0)),
     _variant(BEYOND, "a pass in the last word is beyond", _beyond_with_the_last_word),
 )
 

@@ -17,7 +17,7 @@ from tensordash.configuration.connectivity import Connectivity, Position
 from tensordash.schedule.scheduler import Scheduler
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -108,14 +108,6 @@ def _two_options(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.select[0][1].eq(sound.select[0].any())
 
 
-def _ignores_eligible(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.eligible.eq(~0)
-
-
-def _skips_first_option(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.select[0][0].eq(0)
-
-
 def _repeats_selections(m: Module, sound: Any, outer: Any) -> None:
     first = outer.connectivity.positions(0)
     for lane in range(1, outer.connectivity.lanes):
@@ -124,36 +116,30 @@ def _repeats_selections(m: Module, sound: Any, outer: Any) -> None:
                 m.d.comb += outer.select[lane][option].eq(sound.select[0][first.index(position)])
 
 
-def _keeps_what_was_taken(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.remaining.eq(outer.effectual)
-
-
-def _advances_by_one(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.advance.eq(sound.advance[0])
-
-
-def _holds(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.advance.eq(0)
-
-
-def _always_advances(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.advance[0].eq(1)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=Scheduler, fault=fault, depth=2)
-
-
-BROKEN_VARIANTS = (
-    _variant("one_option_per_lane", "a lane with a selection also selects its second option", _two_options),
-    _variant("only_effectual_and_eligible", "steps beyond the end of the stream are eligible", _ignores_eligible),
-    _variant("first_available_is_taken", "lane 0 never takes its first option", _skips_first_option),
-    _variant("nothing_else_is_taken", "a lane with a selection also selects its second option", _two_options),
-    _variant("no_position_twice", "other lanes also select lane 0's position", _repeats_selections),
-    _variant("remaining_is_what_was_not_taken", "taken positions remain", _keeps_what_was_taken),
-    _variant("advance_is_the_leading_drained_steps", "the window advances by one step at most", _advances_by_one),
-    _variant("advance_is_at_least_one", "the window never advances", _holds),
-    _variant("nothing_without_eligible_steps", "the window advances without eligible steps", _always_advances),
+BROKEN_VARIANTS = make_variants(
+    Scheduler,
+    {
+        "one_option_per_lane": {"a lane with a selection also selects its second option": _two_options},
+        "only_effectual_and_eligible": {
+            "steps beyond the end of the stream are eligible": lambda m, sound, outer: sound.eligible.eq(~0)
+        },
+        "first_available_is_taken": {
+            "lane 0 never takes its first option": lambda m, sound, outer: outer.select[0][0].eq(0)
+        },
+        "nothing_else_is_taken": {"a lane with a selection also selects its second option": _two_options},
+        "no_position_twice": {"other lanes also select lane 0's position": _repeats_selections},
+        "remaining_is_what_was_not_taken": {
+            "taken positions remain": lambda m, sound, outer: outer.remaining.eq(outer.effectual)
+        },
+        "advance_is_the_leading_drained_steps": {
+            "the window advances by one step at most": lambda m, sound, outer: outer.advance.eq(sound.advance[0])
+        },
+        "advance_is_at_least_one": {"the window never advances": lambda m, sound, outer: outer.advance.eq(0)},
+        "nothing_without_eligible_steps": {
+            "the window advances without eligible steps": lambda m, sound, outer: outer.advance[0].eq(1)
+        },
+    },
+    depth=2,
 )
 
 PROOF = Proof(

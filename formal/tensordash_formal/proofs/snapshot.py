@@ -9,7 +9,7 @@ from tensordash.block import Block
 from tensordash.tile.snapshot import Snapshot
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -29,26 +29,20 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return harness
 
 
-def _misses_one(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.counted.row_wait[-1].eq(0)
-
-
 def _swaps_two(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [sound.counted.cycles.eq(outer.counted.steps), sound.counted.steps.eq(outer.counted.cycles)]
 
 
-def _follows(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.take.eq(1)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=Snapshot, fault=fault, depth=6)
-
-
-BROKEN_VARIANTS = (
-    _variant("all_counters_are_copied", "the last row's counter is missing", _misses_one),
-    _variant("all_counters_are_copied", "two counters are exchanged", _swaps_two),
-    _variant("a_copy_stays_until_the_next", "the copies follow the counters", _follows),
+BROKEN_VARIANTS = make_variants(
+    Snapshot,
+    {
+        "all_counters_are_copied": {
+            "the last row's counter is missing": lambda m, sound, outer: sound.counted.row_wait[-1].eq(0),
+            "two counters are exchanged": _swaps_two,
+        },
+        "a_copy_stays_until_the_next": {"the copies follow the counters": lambda m, sound, outer: sound.take.eq(1)},
+    },
+    depth=6,
 )
 
 PROOF = Proof(name="snapshot", build=build, applies=lambda config: config.snapshot, broken_variants=BROKEN_VARIANTS)

@@ -20,7 +20,7 @@ from tensordash.movers.axi_writer import AxiWriter
 
 from ..core_stubs import INSTANCES
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 from .core_axi import PortHarness
 
 __all__ = ["PROOF"]
@@ -81,63 +81,51 @@ def _ignores_halt(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.halt.eq(0)
 
 
-def _strobes_stay(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.axi.wstrb.eq(-1)
-
-
-def _waits_for_the_unit(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.axi.rready.eq(outer.beats.ready)
-
-
 def _waits_for_data(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.wvalid.eq(sound.axi.wvalid & outer.beats.valid)
 
 
-def _takes_no_response(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.axi.bready.eq(~outer.halt)
-
-
-def _reset_immediately(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.idle.eq(1)
-
-
-def _never(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.idle.eq(0)
-
-
-def _resets_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.restart.eq(0)
-
-
-def _resets_with_counters(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.restart.eq(sound.restart | sound.clear)
-
-
-def _resets_at_its_start(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.restart.eq(sound.halt)
-
-
-def _stays_enabled(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.enable.eq(1)
-
-
-def _variant(claim: str, title: str, fault: Fault, kind: type[Block]) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14)
-
-
 BROKEN_VARIANTS = (
-    _variant("no_read_begins", "readers ignore `halt`", _ignores_halt, AxiReader),
-    _variant("no_write_begins", "the writer ignores `halt`", _ignores_halt, AxiWriter),
-    _variant("remaining_data_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
-    _variant("arriving_data_are_taken", "RREADY waits for the unit", _waits_for_the_unit, AxiReader),
-    _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
-    _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
-    _variant("ends_when_no_transaction_is_outstanding", "the soft reset ends at once", _reset_immediately, Registers),
-    _variant("ends_once_none_is_outstanding", "the soft reset never ends", _never, Registers),
-    _variant("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
-    _variant("no_unit_is_reset_before", "units are reset at its start", _resets_at_its_start, Registers),
-    _variant("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),
-    _variant("registers_are_as_after_reset", "the queue stays enabled", _stays_enabled, Registers),
+    *make_variants(
+        AxiReader,
+        {
+            "no_read_begins": {"readers ignore `halt`": _ignores_halt},
+            "arriving_data_are_taken": {
+                "RREADY waits for the unit": lambda m, sound, outer: outer.axi.rready.eq(outer.beats.ready)
+            },
+        },
+        depth=14,
+    ),
+    *make_variants(
+        AxiWriter,
+        {
+            "no_write_begins": {"the writer ignores `halt`": _ignores_halt},
+            "remaining_data_write_nothing": {"strobes stay high": lambda m, sound, outer: outer.axi.wstrb.eq(-1)},
+            "data_are_sent_without_waiting": {"WVALID waits for the unit's data": _waits_for_data},
+            "responses_are_taken": {"BREADY is low": lambda m, sound, outer: outer.axi.bready.eq(~outer.halt)},
+        },
+        depth=14,
+    ),
+    *make_variants(
+        Registers,
+        {
+            "ends_when_no_transaction_is_outstanding": {
+                "the soft reset ends at once": lambda m, sound, outer: sound.idle.eq(1)
+            },
+            "ends_once_none_is_outstanding": {"the soft reset never ends": lambda m, sound, outer: sound.idle.eq(0)},
+            "all_units_are_reset_at_its_end": {"no unit is reset": lambda m, sound, outer: outer.restart.eq(0)},
+            "no_unit_is_reset_before": {
+                "units are reset at its start": lambda m, sound, outer: outer.restart.eq(sound.halt)
+            },
+            "no_unit_is_reset_otherwise": {
+                "units are reset with the counters": lambda m, sound, outer: outer.restart.eq(
+                    sound.restart | sound.clear
+                )
+            },
+            "registers_are_as_after_reset": {"the queue stays enabled": lambda m, sound, outer: outer.enable.eq(1)},
+        },
+        depth=14,
+    ),
 )
 
 PROOF = Proof(

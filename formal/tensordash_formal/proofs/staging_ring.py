@@ -44,10 +44,6 @@ def _rotates_window(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.window[slot].eq(sound.window[slot - 1]) for slot in range(outer.depth)]
 
 
-def _always_writes(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.write.eq(~0)
-
-
 def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
     return BrokenVariant(claim=claim, title=title, kind=StagingRing, fault=fault, depth=4)
 
@@ -55,7 +51,9 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 RING = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), staging="ring")
 BROKEN_VARIANTS = (
     _variant("takes_the_value_of_its_line", "each slot shows its neighbour's values", _rotates_window),
-    _variant("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
+    _variant(
+        "stays_while_it_is_not_written", "slots are written in every cycle", lambda m, sound, outer: sound.write.eq(~0)
+    ),
 )
 
 PROOF = Proof(

@@ -92,10 +92,6 @@ def _lengths_at_the_written_word(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.write.begin.eq(outer.write.word[0])
 
 
-def _reads_lengths_of_every_word(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.read.begins.eq(1)
-
-
 def _a_write_changes_the_output(m: Module, sound: Any, outer: Any) -> None:
     last, written = outer.depth - 1, Signal()
     m.d.sync += written.eq(outer.write.bank[-1])
@@ -121,7 +117,7 @@ BROKEN_VARIANTS = (
     _variant(INDICES, "the first of two banks gets the index of the last", _both_get_the_last),
     _variant(LENGTHS, "lengths are written with every index", _lengths_with_every_index),
     _variant(LENGTHS, "lengths are written to the word of bank 0", _lengths_at_the_written_word),
-    _variant(STAYS, "the lengths of every word are read", _reads_lengths_of_every_word),
+    _variant(STAYS, "the lengths of every word are read", lambda m, sound, outer: sound.read.begins.eq(1)),
     _variant(STAYS, "a write of a bank changes its output", _a_write_changes_the_output),
     _variant(STAYS, "a reset clears the lengths", _reset_clears_the_lengths),
 )

@@ -21,7 +21,7 @@ from tensordash.short_queue import ShortQueue
 
 from ..harness import Fault, Harness
 from ..pass_model import QueueModel
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -223,10 +223,6 @@ def _requests_every_second_cycle(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.read.enable.eq(sound.read.enable & turn)
 
 
-def _always_requests(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.read.enable.eq(1)
-
-
 def _begins_in_the_word_of_side_a(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.passes.payload.b_word.eq(outer.passes.payload.a_word)
 
@@ -238,37 +234,13 @@ def _reads_the_first_word_again(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.read.word.eq(Mux(sound.read.begins, sound.read.word, first))
 
 
-def _reads_lengths_with_every_word(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.read.begins.eq(1)
-
-
-def _always_takes(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.passes.ready.eq(1)
-
-
-def _words_never_leave(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.leaves.eq(0)
-
-
 def _hides_words_without_steps(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.words.valid.eq(sound.words.valid & ~sound.words.payload.empty.all())
-
-
-def _always_valid(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.words.valid.eq(1)
-
-
-def _all_entries_run(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.words.payload.runs.eq(1)
 
 
 def _loses_the_last_word(m: Module, sound: Any, outer: Any) -> None:
     more = outer.read.lengths.last_word
     m.d.comb += sound.read.lengths.last_word.eq(more - more.any())
-
-
-def _never_last(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.words.payload.last.eq(0)
 
 
 def _last_with_every_word(m: Module, sound: Any, outer: Any) -> None:
@@ -299,50 +271,68 @@ def _indices_are_late(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += Value.cast(sound.read.index).eq(late)
 
 
-def _streams_of_side_a_begin_at_0(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.passes.payload.a_word.eq(0)
-
-
 def _shows_words_every_second_cycle(m: Module, sound: Any, outer: Any) -> None:
     turn = Signal()
     m.d.sync += turn.eq(~turn)
     m.d.comb += [outer.words.valid.eq(sound.words.valid & turn), sound.words.ready.eq(outer.words.ready & turn)]
 
 
-def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = StepWalk, depth: int = 10) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
-
-
 ORDER, LAST, EMPTY = "words_are_requested_in_order", "last_marks_the_end", "a_bank_is_empty_after_its_last_step"
 INDICES, TURNS = "side_a_reads_the_words_of_the_indices", "words show in every second cycle"
 BROKEN_VARIANTS = (
-    _variant(
-        "a_word_is_requested_while_there_is_room",
-        "indices are read in every second cycle",
-        _requests_every_second_cycle,
+    *make_variants(
+        StepWalk,
+        {
+            "a_word_is_requested_while_there_is_room": {
+                "indices are read in every second cycle": _requests_every_second_cycle
+            },
+            "nothing_else_is_requested": {
+                "indices are read in every cycle": lambda m, sound, outer: outer.read.enable.eq(1)
+            },
+            ORDER: {
+                "a pass begins in the word of side A": _begins_in_the_word_of_side_a,
+                "every word of a pass is its first": _reads_the_first_word_again,
+            },
+            "lengths_are_read_with_the_first_word": {
+                "lengths are read with every word": lambda m, sound, outer: outer.read.begins.eq(1)
+            },
+            "a_pass_is_taken_with_its_first_word": {
+                "passes are taken in every cycle": lambda m, sound, outer: outer.passes.ready.eq(1)
+            },
+            "every_word_is_queued": {"words without steps are lost": _hides_words_without_steps},
+            "nothing_else_is_queued": {
+                "`valid` of the words is always high": lambda m, sound, outer: outer.words.valid.eq(1)
+            },
+            "an_entry_has_a_word_if_its_pass_runs": {
+                "every entry has a word": lambda m, sound, outer: outer.words.payload.runs.eq(1)
+            },
+            "ends_marks_the_last_word_of_a_pass": {"the last word of a pass is lost": _loses_the_last_word},
+            LAST: {
+                "`last` is low": lambda m, sound, outer: outer.words.payload.last.eq(0),
+                "`last` is set in all words of the last pass": _last_with_every_word,
+            },
+            "side_b_reads_word_after_word": {"a pass begins in the word of side A": _begins_in_the_word_of_side_a},
+            EMPTY: {
+                "bank 0 has one step more": _has_one_step_more,
+                "all banks have the steps of bank 0": _has_the_lengths_of_bank_0,
+            },
+            INDICES: {
+                "all banks have the index of bank 0": _has_the_indices_of_bank_0,
+                "indices arrive a cycle late": _indices_are_late,
+                "streams of side A begin in word 0": lambda m, sound, outer: sound.passes.payload.a_word.eq(0),
+            },
+            "a_word_stays_until_it_is_taken": {TURNS: _shows_words_every_second_cycle},
+            "the_next_word_of_a_pass_waits": {TURNS: _shows_words_every_second_cycle},
+        },
+        depth=10,
     ),
-    _variant("nothing_else_is_requested", "indices are read in every cycle", _always_requests),
-    _variant(ORDER, "a pass begins in the word of side A", _begins_in_the_word_of_side_a),
-    _variant(ORDER, "every word of a pass is its first", _reads_the_first_word_again),
-    _variant(
-        "lengths_are_read_with_the_first_word", "lengths are read with every word", _reads_lengths_with_every_word
+    *make_variants(
+        ShortQueue,
+        {
+            "the_queue_never_overflows": {"words do not leave the queue": lambda m, sound, outer: sound.leaves.eq(0)},
+        },
+        depth=10,
     ),
-    _variant("a_pass_is_taken_with_its_first_word", "passes are taken in every cycle", _always_takes),
-    _variant("the_queue_never_overflows", "words do not leave the queue", _words_never_leave, ShortQueue),
-    _variant("every_word_is_queued", "words without steps are lost", _hides_words_without_steps),
-    _variant("nothing_else_is_queued", "`valid` of the words is always high", _always_valid),
-    _variant("an_entry_has_a_word_if_its_pass_runs", "every entry has a word", _all_entries_run),
-    _variant("ends_marks_the_last_word_of_a_pass", "the last word of a pass is lost", _loses_the_last_word),
-    _variant(LAST, "`last` is low", _never_last),
-    _variant(LAST, "`last` is set in all words of the last pass", _last_with_every_word),
-    _variant("side_b_reads_word_after_word", "a pass begins in the word of side A", _begins_in_the_word_of_side_a),
-    _variant(EMPTY, "bank 0 has one step more", _has_one_step_more),
-    _variant(EMPTY, "all banks have the steps of bank 0", _has_the_lengths_of_bank_0),
-    _variant(INDICES, "all banks have the index of bank 0", _has_the_indices_of_bank_0),
-    _variant(INDICES, "indices arrive a cycle late", _indices_are_late),
-    _variant(INDICES, "streams of side A begin in word 0", _streams_of_side_a_begin_at_0),
-    _variant("a_word_stays_until_it_is_taken", TURNS, _shows_words_every_second_cycle),
-    _variant("the_next_word_of_a_pass_waits", TURNS, _shows_words_every_second_cycle),
 )
 
 PROOF = Proof(

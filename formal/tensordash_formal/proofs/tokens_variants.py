@@ -30,10 +30,6 @@ def _accepts_violations(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.error.eq(Mux(sound.error == ERRORS["tokens"], 0, sound.error))
 
 
-def _reports_field_error(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.error.eq(Mux(sound.error == ERRORS["tokens"], ERRORS["field"], sound.error))
-
-
 def _accepts_any_skip(m: Module, sound: Any, outer: Any) -> None:
     flag = next(field for field in OPERATIONS["multiply"].fields if field.name == "skip_masked")
     m.d.comb += sound.data.eq(Mux(outer.beat == 0, outer.data & ~flag.mask, outer.data))
@@ -98,7 +94,7 @@ BROKEN_VARIANTS = (
     _variant(
         "the_error_is_the_first_descriptors",
         "a token error is reported as a field error",
-        _reports_field_error,
+        lambda m, sound, outer: outer.error.eq(Mux(sound.error == ERRORS["tokens"], ERRORS["field"], sound.error)),
         DescriptorCheck,
         10,
     ),

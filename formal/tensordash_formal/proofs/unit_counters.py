@@ -13,7 +13,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.core.unit_counters import BITS, UNIT_COUNTERS, UnitCounters
 
 from ..harness import Fault, Harness
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof, make_variants
 
 __all__ = ["PROOF"]
 
@@ -45,22 +45,15 @@ def _copies_zeros(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.counters.cycles.eq(Mux(both, 0, sound.counters.cycles))
 
 
-def _never_clears(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.clear.eq(0)
-
-
-def _follows(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.take.eq(1)
-
-
-def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=UnitCounters, fault=fault, depth=8)
-
-
-BROKEN_VARIANTS = (
-    _variant("all_counters_are_copied", "a copy in the cycle of a clear is zero", _copies_zeros),
-    _variant("all_counters_are_copied", "no counter is cleared", _never_clears),
-    _variant("a_copy_stays_until_the_next", "the copies follow the counters", _follows),
+BROKEN_VARIANTS = make_variants(
+    UnitCounters,
+    {
+        "all_counters_are_copied": {
+            "a copy in the cycle of a clear is zero": _copies_zeros,
+            "no counter is cleared": lambda m, sound, outer: sound.clear.eq(0),
+        },
+        "a_copy_stays_until_the_next": {"the copies follow the counters": lambda m, sound, outer: sound.take.eq(1)},
+    },
 )
 
 PROOF = Proof(

@@ -10,7 +10,7 @@ from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Binned
 
 from .binned_kernels import NO_TERM, add_bins, add_together
-from .kernels import round_each
+from .kernels import round_sums
 from .specials import bounded, insert_specials
 from .tables import INFINITE, NAN, ZERO, Operand, Scaled, marks, operand_formats, scaled
 
@@ -65,7 +65,7 @@ def binned_products(
         width = accumulator.bin_bits + 1 + accumulator.headroom_bits
         add_bins(*operands, more, shape, width, unit, high, low, exponents)
     out = np.empty(results, np.uint32)
-    round_each(high, low, exponents, out)
+    round_sums(high, low, exponents, out)
     insert_specials(columns[None], rows[None], config, out[None], None if added is None else added[None])
     return out
 

@@ -82,7 +82,8 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     if width < 128:
         wrap(*sums, width)
     out = np.empty(high.shape, np.uint32)
-    round_sums(*sums, a.least_exponent + b.least_exponent, out.reshape(sums[0].shape))
+    exponents = np.broadcast_to(np.int64(a.least_exponent + b.least_exponent), sums[0].shape)
+    round_sums(*sums, exponents, out.reshape(sums[0].shape))
     insert_specials(columns, rows, config, out, added)
     return out
 

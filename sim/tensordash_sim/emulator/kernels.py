@@ -23,7 +23,6 @@ __all__ = [
     "convert",
     "cut",
     "mark_specials",
-    "round_each",
     "round_sums",
     "scan",
     "wrap",
@@ -197,15 +196,7 @@ def _round_signed(high, low, exponent):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def round_sums(high, low, exponent, out):
-    """Round all sums, which share one exponent (`_round_signed`)."""
-    for row in prange(high.shape[0]):
-        for column in range(high.shape[1]):
-            out[row, column] = _round_signed(high[row, column], low[row, column], exponent)
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def round_each(high, low, exponents, out):
+def round_sums(high, low, exponents, out):
     """Round all sums, each with its own exponent (`_round_signed`)."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
@@ -357,11 +348,13 @@ def _fp32_sum(sign, pattern, other_sign, other):
 
 
 @njit(cache=True, nogil=True)
-def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused):
+def _accumulated(column, row, schedule, product_fraction, fused):
     """Return FP32 bits of one PE's result: each cycle adds its products and the previous sum in one step.
 
-    With `after`, each cycle adds its products in one step and their sum to the previous sum in a second step.
+    `column` and `row` are significands and exponents. With `after`, each cycle adds its products in one step and their
+    sum to the previous sum in a second step.
     """
+    (a, a_exponent), (b, b_exponent), (chosen, ends) = column, row, schedule
     fraction_bits, nearest, zero_exponent, after, result_bits, least_result, beyond = fused
     sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for end in ends:
@@ -408,13 +401,15 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
 
 @njit(cache=True, nogil=True)
-def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums):
-    """Accumulate finite numbers as `_accumulated` does, for columns that share a schedule: `a` (K, columns).
+def _accumulate_together(columns, row, schedule, product_fraction, fused, scratch):
+    """Accumulate finite numbers as `_accumulated` does, for columns (K, columns) that share a schedule.
 
     Loops over columns have no branch, so the compiler can vectorise them. The caller ensures that a sum fits in 64
-    bits and that results have FP32's exponent bits. `largest`, `total` and `sums` have one entry for each column. The
-    function writes FP32 bits to `sums`.
+    bits and that results have FP32's exponent bits. `scratch` has three int64 for each column; the function writes FP32
+    bits to the last one.
     """
+    (a, a_exponent), (b, b_exponent), (chosen, ends) = columns, row, schedule
+    largest, total, sums = scratch
     fraction_bits, nearest, zero_exponent, _, result_bits, _, _ = fused
     without = FRACTION - result_bits
     sums[:] = 0
@@ -474,7 +469,8 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
     after; then for results the fraction bits, the exponent of the least bit, and the pattern of too large magnitudes.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
-    together, across = turned[0].size > 0, -(-len(a) // BLOCK_COLUMNS)
+    turned_values, turned_exponents = turned
+    together, across = turned_values.size > 0, -(-len(a) // BLOCK_COLUMNS)
     for item in prange(len(b) * across):
         row, first = np.int64(item) // across, np.int64(item) % across * BLOCK_COLUMNS
         stop = min(first + BLOCK_COLUMNS, len(a))
@@ -482,30 +478,13 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
         end = cycles[group]
         if together:
             scratch = np.empty((3, stop - first), np.int64)
-            _accumulate_together(
-                turned[0][:, first:stop],
-                turned[1][:, first:stop],
-                b[row],
-                b_exponent[row],
-                chosen[group, one],
-                ends[group, one, :end],
-                product_fraction,
-                fused,
-                scratch[0],
-                scratch[1],
-                scratch[2],
-            )
+            columns = turned_values[:, first:stop], turned_exponents[:, first:stop]
+            schedule = chosen[group, one], ends[group, one, :end]
+            _accumulate_together(columns, (b[row], b_exponent[row]), schedule, product_fraction, fused, scratch)
             out[row, first:stop] = scratch[2]
         for column in range(first, stop):
             if not together or a_special[column] or b_special[row]:
                 mine = one + column if block[1] > 1 else one
-                out[row, column] = _accumulated(
-                    a[column],
-                    a_exponent[column],
-                    b[row],
-                    b_exponent[row],
-                    chosen[group, mine],
-                    ends[group, mine, :end],
-                    product_fraction,
-                    fused,
-                )
+                schedule = chosen[group, mine], ends[group, mine, :end]
+                terms = a[column], a_exponent[column]
+                out[row, column] = _accumulated(terms, (b[row], b_exponent[row]), schedule, product_fraction, fused)

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.formats import FP32
 from tensordash.configuration.numerics import Binned
 
-from .numbers import FP32_NAN, Decoded, Kind, decode, decode_scale, float_values, round_fixed
-from .specials import product_signs, special_bits, term_signs
+from .numbers import FP32_NAN, decode, decode_scale, round_fixed
+from .products import FloatProducts
+from .specials import special_bits, term_signs
 
 __all__ = ["BinnedAccumulator"]
 
@@ -15,7 +16,7 @@ FP32_SUBNORMALS = -149
 """Weight of FP32's least bit, as a power of two."""
 
 
-class BinnedAccumulator:
+class BinnedAccumulator(FloatProducts):
     """Sums of digits by bin; the result uses the `bins` bins from the largest top bin downwards.
 
     The model never drops a bin. `top` alone selects the bins to count when the result is read, so the order of the
@@ -66,15 +67,11 @@ class BinnedAccumulator:
         accumulator = config.numerics.accumulator
         if not isinstance(accumulator, Binned):
             raise ValueError(f"accumulator must be binned, not {config.accumulator}")
-        assert isinstance(config.a_format, FloatFormat)
-        assert isinstance(config.b_format, FloatFormat)
-        self._a_format, self._b_format = config.a_format, config.b_format
-        self._a_values, self._b_values = float_values(config.a_format), float_values(config.b_format)
-        self._scale = config.numerics.scale
+        super().__init__(config)
         self.bins, self.bin_bits = accumulator.bins, accumulator.bin_bits
         self.width = self.bin_bits + 1 + accumulator.headroom_bits
         least = [decode(1, config.a_format).exponent, decode(1, config.b_format).exponent]
-        largest = [decode(fmt.largest, fmt) for fmt in (config.a_format, config.b_format)]
+        largest = [decode(fmt.largest, fmt) for fmt in (self._a_format, self._b_format)]
         top_place = sum(number.exponent + number.significand.bit_length() - 1 for number in largest) + 1
         if self._scale is not None:
             least += [decode_scale(0, self._scale).exponent] * 2
@@ -95,36 +92,19 @@ class BinnedAccumulator:
         return (place - self.unit) // self.bin_bits
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
-        """Add the products of one schedule.
+        """Add the products of one schedule, as `ExactAccumulator.accumulate`; return whether a bin's register wrapped.
 
-        Parameters
-        ----------
-        pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b) of the pairs to multiply, with their scales (if any). Skipped pairs are left out.
-        first : bool
-            Start a new sum with C as its first term.
-        c : int
-            FP32 bits of C. Only used if `first`.
-
-        Returns
-        -------
-        bool
-            Whether a bin left the range of its register and wrapped.
+        `c` are FP32 bits, the first term of a new sum if `first`, else unused.
         """
         if first:
             self.sums, self.top, self.infinities = {}, 0, frozenset()
             self._add_fp32(c)
         before = dict(self.sums)
-        for a, b, *scale_bits in pairs:
-            left, right = self._a_values[a], self._b_values[b]
-            scales = self._scales(scale_bits)
-            if left is None or right is None or any(scale.kind is Kind.NAN for scale in scales):
-                self.infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format), *scales)
-            elif left[0] and right[0]:
-                least = left[1] + right[1] + sum(scale.exponent for scale in scales)
-                # The product of two significands below 2 is below 4.
-                highest = least + self._a_format.fraction_bits + self._b_format.fraction_bits + 1
-                self._add(left[0] * right[0], least, highest)
+        products, infinities = self._multiply(pairs)
+        self.infinities |= infinities
+        for significand, least in products:
+            # The product of two significands below 2 is below 4.
+            self._add(significand, least, least + self._product_fraction + 1)
         return self._leaves(before, {k: number - before.get(k, 0) for k, number in self.sums.items()})
 
     def merge(self, other: "BinnedAccumulator") -> bool:
@@ -192,10 +172,6 @@ class BinnedAccumulator:
             magnitude = number.significand >> max(0, self.unit - number.exponent)
             self._add(-magnitude if number.sign else magnitude, max(number.exponent, self.unit), place)
 
-    def _scales(self, bits: list[int]) -> list[Decoded]:
-        """Return both sides' scales: powers of two, or NaN."""
-        return [decode_scale(each, self._scale) for each in bits if self._scale is not None]
-
     def _add(self, signed: int, exponent: int, place: int) -> None:
         """Add the digits of ``signed * 2**exponent``, whose highest place is `place` at most."""
         self.top = max(self.top, self._bin_of(place))
@@ -230,10 +206,6 @@ class BinnedAccumulator:
         total = sum(self._wrapped(self.sums.get(k, 0)) << ((k - lowest) * self.bin_bits) for k in self._counting())
         bits = round_fixed(total, self.unit + lowest * self.bin_bits, FP32)
         return bits if bits % (1 << 31) else 0
-
-    def result_overflow(self, c: int = 0) -> bool:
-        """Return False: FP32 has infinities, so the result never leaves its range."""
-        return False
 
     def block_bits(self) -> int:
         """Return the bits of the PE's `block` port.

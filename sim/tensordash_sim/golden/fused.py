@@ -6,8 +6,9 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Fused
 
-from .numbers import Decoded, Kind, decode, decode_scale, float_values, round_fixed
-from .specials import product_signs, special_bits, term_signs
+from .numbers import Kind, decode, round_fixed
+from .products import FloatProducts
+from .specials import special_bits, term_signs
 
 __all__ = ["FUSED_NAN", "FusedAccumulator"]
 
@@ -15,7 +16,7 @@ FUSED_NAN = 0x7FFFFFFF
 """The only NaN that fused results hold."""
 
 
-class FusedAccumulator:
+class FusedAccumulator(FloatProducts):
     """FP32 accumulator that adds a schedule's products in one step, aligned to the largest exponent.
 
     Parameters
@@ -53,12 +54,7 @@ class FusedAccumulator:
         accumulator = config.numerics.accumulator
         if not isinstance(accumulator, Fused):
             raise ValueError(f"accumulator must be fused, not {config.accumulator}")
-        assert isinstance(config.a_format, FloatFormat)
-        assert isinstance(config.b_format, FloatFormat)
-        self._a_format, self._b_format = config.a_format, config.b_format
-        self._a_values, self._b_values = float_values(config.a_format), float_values(config.b_format)
-        self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
-        self._scale = config.numerics.scale
+        super().__init__(config)
         self._fused = accumulator
         self._adds_c_last = accumulator.addend == "last"
         self._format = FloatFormat(
@@ -67,22 +63,11 @@ class FusedAccumulator:
         self.bits = 0
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
-        """Add the products of one schedule; without pairs the sum does not change.
+        """Add the products of one schedule, as `ExactAccumulator.accumulate`; without pairs the sum does not change.
 
-        Parameters
-        ----------
-        pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b) of the pairs to multiply, with their scales (if any). Skipped pairs are left out.
-        first : bool
-            Start from C; with `addend` "last", from +0.
-        c : int
-            FP32 bits of C. It is rounded toward zero to the result's precision (to an infinity beyond FP16's range).
-            -0 counts as +0, a NaN as 0x7FFFFFFF. Only used if `first`, and not with `addend` "last".
-
-        Returns
-        -------
-        bool
-            False: with infinities, the sum never leaves the accumulator's range.
+        With `first`, the sum starts from `c`, FP32 bits, rounded toward zero to the result's precision (to an infinity
+        beyond FP16's range); -0 counts as +0, a NaN as 0x7FFFFFFF. With `addend` "last" it starts from +0. The method
+        returns False: with infinities, the sum never leaves the accumulator's range.
         """
         if first:
             self.bits = 0 if self._adds_c_last else self._started(c)
@@ -110,25 +95,16 @@ class FusedAccumulator:
     def _fused_sum(self, pairs: tuple[tuple[int, ...], ...], addend: int) -> int:
         """Align, add and round the products and the addend (steps 1 to 4); return FP32 bits."""
         start = decode(addend, FP32)
-        infinities = term_signs(start)
-        # A term is (signed significand, weight of its least bit). Its exponent is the weight of the significand's 1.
-        terms = [(-start.significand if start.sign else start.significand, start.exponent)]
         largest = self._fused.zero_exponent
         if start.significand:  # a subnormal number has the exponent of the smallest normal one
             largest = max(start.exponent + FP32.fraction_bits, 1 - self._format.bias)
-        for a, b, *scale_bits in pairs:
-            left, right = self._a_values[a], self._b_values[b]
-            scales = self._scales(scale_bits) if scale_bits else []
-            if left is None or right is None or (scales and any(scale.kind is Kind.NAN for scale in scales)):
-                infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format), *scales)
-            elif left[0] and right[0]:
-                weight = left[1] + right[1] + (sum(scale.exponent for scale in scales) if scales else 0)
-                terms.append((left[0] * right[0], weight))
-                largest = max(largest, weight + self._product_fraction)
-        special = special_bits(infinities, FUSED_NAN)
+        products, infinities = self._multiply(pairs)
+        largest = max([largest, *(weight + self._product_fraction for _, weight in products)])
+        special = special_bits(infinities | term_signs(start), FUSED_NAN)
         if special is not None:
             return special
         least = largest - self._fused.fraction_bits
+        terms = [(-start.significand if start.sign else start.significand, start.exponent), *products]
         total = sum(_aligned(significand, weight - least) for significand, weight in terms)
         return self._as_fp32(round_fixed(total, least, self._format, self._fused.rounding))
 
@@ -145,11 +121,6 @@ class FusedAccumulator:
         signed = -number.significand if number.sign else number.significand
         return round_fixed(signed, number.exponent, self._format, "zero")
 
-    def _scales(self, bits: list[int]) -> list[Decoded]:
-        """Return both sides' scales: powers of two, or NaN."""
-        assert self._scale is not None
-        return [decode_scale(each, self._scale) for each in bits]
-
     def _started(self, c: int) -> int:
         """Return C as the start of a stream."""
         number = decode(c, FP32)
@@ -161,10 +132,6 @@ class FusedAccumulator:
     def result_bits(self, c: int = 0) -> int:
         """Return the result as FP32 bits: the sum; with `addend` "last", the sum plus C."""
         return self._sum_of_two(self.bits, self._started(c)) if self._adds_c_last else self.bits
-
-    def result_overflow(self, c: int = 0) -> bool:
-        """Return False: the result never leaves its range."""
-        return False
 
     def block_bits(self) -> int:
         """Return the bits of the PE's `block` port: FP32's upper bits, or FP16, then the flags `positive` and

@@ -21,16 +21,13 @@ B = ((0, 1, 0, 0), (0, 2, 3, 4), (5, 0, 0, 6), (7, 0, 0, 0))
 """Seven effectual pairs of 16, (T, lanes)."""
 
 
-def example_runs(config: TileConfig | None = None) -> list[ScheduleRun]:
-    """Run eight passes of each operation of a convolution in the packaged trace, and the example of Fig. 3.
+def example_runs() -> list[ScheduleRun]:
+    """Run passes of each operation of a convolution in the packaged trace, and the example of Fig. 3.
 
-    Parameters
-    ----------
-    config : TileConfig, optional
-        The tile of the passes. The default is the paper's tile.
+    The tile is the paper's.
     """
     records = [record for record in Trace.open(example_trace()).records if record.layer == LAYER]
-    return [*layer_runs(records, config or TileConfig(), passes=8, seed=0), figure_3_run()]
+    return [*layer_runs(records, TileConfig(), passes=8, seed=0), figure_3_run()]
 
 
 def figure_3_run() -> ScheduleRun:

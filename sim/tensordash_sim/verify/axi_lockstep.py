@@ -167,8 +167,8 @@ class AxiLockstep:
         self._same("m_axis_tvalid", expected.out_valid)
         if expected.out is not None:
             results = [value for row in expected.out.values for value in row]
-            came = split(pins.read("m_axis_tdata"), 32, len(results))
-            assert came == results, self._say("m_axis_tdata", came, results)
+            found = split(pins.read("m_axis_tdata"), 32, len(results))
+            assert found == results, self._say("m_axis_tdata", found, results)
             self._same("m_axis_tlast", expected.out.last)
             if ready:
                 self.results.append(tuple(results))

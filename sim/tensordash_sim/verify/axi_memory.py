@@ -203,8 +203,8 @@ class AxiMemory:
     def _observe_reads(self) -> None:
         ids = ("arid",) if self.ids else ()
         offer = self._offer("ar", ("araddr", "arlen", *ids))
-        on_way = len(self._reading) + (offer is not None) + ("ar" in self._offers)
-        assert on_way <= self.outstanding, f"cycle {self.pins.cycle}: {on_way} reads are outstanding"
+        outstanding = len(self._reading) + (offer is not None) + ("ar" in self._offers)
+        assert outstanding <= self.outstanding, f"cycle {self.pins.cycle}: {outstanding} reads are outstanding"
         offered, burst = self._offered["r"], self._chosen
         if offered is not None and (not offered["rvalid"] or self._pin("rready")):
             self._offered["r"] = None

@@ -16,13 +16,15 @@ from .core_example import example_program
 __all__ = ["play_example"]
 
 MAX_CYCLES = 5000
+LATENCY_CYCLES = 4
+"""Cycles of memory from an address, or the last data, to its response."""
 
 
 class _Memory:
     """A memory that answers every burst after the same number of cycles, one beat per cycle."""
 
-    def __init__(self, port: Any, image: bytes, latency: int) -> None:
-        self.port, self.bytes, self.latency = port, bytearray(image), latency
+    def __init__(self, port: Any, image: bytes) -> None:
+        self.port, self.bytes = port, bytearray(image)
         self.beat = len(port.rdata) // 8
         self.reads: deque[tuple[int, int, int, int]] = deque()  # address, ID, is last, cycle of the response
         self.writes: deque[list[int]] = deque()  # address of the next beat, beats
@@ -50,7 +52,7 @@ class _Memory:
             beats = ctx.get(port.arlen) + 1
             for k in range(beats):
                 address = ctx.get(port.araddr) + k * self.beat
-                self.reads.append((address, ctx.get(port.arid), int(k == beats - 1), cycle + self.latency))
+                self.reads.append((address, ctx.get(port.arid), int(k == beats - 1), cycle + LATENCY_CYCLES))
         if ctx.get(port.bvalid & port.bready):
             self.answers.popleft()
         if ctx.get(port.wvalid & port.wready):
@@ -63,22 +65,18 @@ class _Memory:
             burst[1] -= 1
             if not burst[1]:
                 self.writes.popleft()
-                self.answers.append(cycle + self.latency)
+                self.answers.append(cycle + LATENCY_CYCLES)
         if ctx.get(port.awvalid):
             self.writes.append([ctx.get(port.awaddr), ctx.get(port.awlen) + 1])
 
 
-def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list[Mapping[str, int]]:
+def play_example(config: CoreConfig) -> list[Mapping[str, int]]:
     """Run the example and return each cycle from the write of `tail` until the interrupt is cleared.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
-    seed : int
-        Seed of the example.
-    latency : int
-        Cycles of memory from an address, or the last data, to its response.
 
     Returns
     -------
@@ -91,9 +89,9 @@ def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list
     RuntimeError
         If the memory at the end differs from the golden core's, or no interrupt is raised in `MAX_CYCLES`.
     """
-    example = example_program(config, seed)
+    example = example_program(config, 0)
     dut = Core(config)
-    memory = _Memory(dut.m_axi, example.before, latency)
+    memory = _Memory(dut.m_axi, example.before)
     count = len(example.program.descriptors)
     setup = {"queue_size": count.bit_length(), "interrupt_enable": 3, "control": 1}
     seen: list[Mapping[str, int]] = []

@@ -7,7 +7,7 @@ from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.configuration.numerics import Fused
 from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify.bench import start_bench
-from tensordash_sim.verify.random_values import largest_scale, random_scale
+from tensordash_sim.verify.random_values import largest, largest_scale, random_scale
 from tensordash_sim.verify.stimulus import packed
 
 __all__ = ["Bench", "Entry", "same_block"]
@@ -120,6 +120,31 @@ class Bench:
             return {}
         scales = ((largest_scale(self.scale),) * 2,) * self.steps
         return self._scale_pins(Entry(scales=scales, chosen=(0,) * self.config.lanes))
+
+    async def reset_in_flight(self, a: int, *, active: int) -> None:
+        """Multiply `a` by the largest b in active lanes, one cycle for each stage, and reset the PE in the next."""
+        config, pins = self.config, self.pins
+        pins.drive(
+            a=packed([a] * config.lanes, config.a_format.width),
+            b=packed([largest(config.b_format)] * config.lanes, config.b_format.width),
+            active=active,
+            sum_hold=0,
+            sum_start=0,
+            sum_take=0,
+            **self.largest_scales(),
+        )
+        for reset in (*[0] * config.stages, 1):
+            pins.drive(rst=reset)
+            await pins.settle()
+            await pins.tick()
+        pins.drive(rst=0, active=0)
+
+    async def require_no_overflow(self, message: str) -> None:
+        """Run as many cycles as the PE has stages, in which no sum may overflow."""
+        for _ in range(self.config.stages):
+            await self.pins.settle()
+            assert self.pins.read("sum_overflow") == 0, message
+            await self.pins.tick()
 
     async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
         """Run one cycle and compare; the PE accumulates `entering` and its marks ``stages - 1`` cycles later."""

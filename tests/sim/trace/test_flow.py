@@ -1,6 +1,5 @@
 """Test the recorded data flow of a step: the operations that write and read each tensor."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from .conftest import record_layers, record_step
 from .recording import traced
 
 
-def flow_of(
-    path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable[[Any], Any] = torch.sum, **settings
-) -> Flow:
+def flow_of(path: Path, model: nn.Module, *inputs: torch.Tensor, **settings) -> Flow:
     """Record the flow of one step with momentum."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     def step() -> None:
-        loss(model(*inputs)).backward()
+        model(*inputs).sum().backward()
         optimizer.step()
 
     (found,) = traced(path, step, **{"model": model} | settings).steps

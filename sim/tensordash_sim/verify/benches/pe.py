@@ -27,7 +27,6 @@ from tensordash_sim.verify.random_values import (
     zeros,
 )
 from tensordash_sim.verify.registers import near_the_ends, set_sum
-from tensordash_sim.verify.stimulus import packed
 
 __all__ = [
     "bins_move",
@@ -265,30 +264,13 @@ async def reset_at_the_ends(dut) -> None:
     """Check that a reset drops products in flight: nothing is added to a sum at the accumulator's limit."""
     bench = Bench(dut, "reset at the ends")
     await bench.start()
-    config, pins = bench.config, bench.pins
+    config = bench.config
     if not isinstance(config.numerics.accumulator, Exact) or config.stages == 1:
         return  # No product is in flight, or no sum can overflow.
     for lane in range(config.lanes):
-        active = 1 << lane
-        pins.drive(
-            a=packed([largest(config.a_format)] * config.lanes, config.a_format.width),
-            b=packed([largest(config.b_format)] * config.lanes, config.b_format.width),
-            active=active,
-            sum_hold=0,
-            sum_start=0,
-            sum_take=0,
-            **bench.largest_scales(),
-        )
-        for reset in (*[0] * config.stages, 1):
-            pins.drive(rst=reset)
-            await pins.settle()
-            await pins.tick()
-        pins.drive(rst=0, active=0)
+        await bench.reset_in_flight(largest(config.a_format), active=1 << lane)
         golden = bench.golden
         assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
         # `largest` of an integer format is negative, but its square is positive.
         set_sum(dut.accumulator, golden, (1 << (golden.width - 1)) - 1)
-        for _ in range(config.stages):
-            await pins.settle()
-            assert pins.read("sum_overflow") == 0, f"lane {lane}: a product came through a reset"
-            await pins.tick()
+        await bench.require_no_overflow(f"lane {lane}: a product came through a reset")

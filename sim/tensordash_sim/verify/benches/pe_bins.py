@@ -11,7 +11,6 @@ from tensordash_sim.golden import FP32, BinnedAccumulator
 from tensordash_sim.verify.pe_bench import Bench, Entry
 from tensordash_sim.verify.random_values import largest, random_value
 from tensordash_sim.verify.registers import set_bins
-from tensordash_sim.verify.stimulus import packed
 
 IDLE = (0, 0, False)
 
@@ -169,28 +168,12 @@ async def reset_of_digits(dut) -> None:
     bench = await started(dut, "reset of digits")
     if bench is None or bench.config.stages == 1:
         return
-    config, pins, golden = bench.config, bench.pins, bench.golden
+    config, golden = bench.config, bench.golden
     assert isinstance(golden, BinnedAccumulator)
     high = random_value(bench.random, config.a_format, exponents=(0, 0)) & ((1 << (config.a_format.width - 1)) - 1)
-    pins.drive(
-        a=packed([high] * config.lanes, config.a_format.width),
-        b=packed([largest(config.b_format)] * config.lanes, config.b_format.width),
-        active=(1 << config.lanes) - 1,
-        sum_hold=0,
-        sum_start=0,
-        sum_take=0,
-        **bench.largest_scales(),
-    )
-    for reset in (*[0] * config.stages, 1):
-        pins.drive(rst=reset)
-        await pins.settle()
-        await pins.tick()
-    pins.drive(rst=0, active=0)
+    await bench.reset_in_flight(high, active=(1 << config.lanes) - 1)
     alone = BinnedAccumulator(config)
     top = alone._bin_of(0) if alone.unit < 0 else 0
     half = 1 << (golden.width - 1)
     set_bins(dut.accumulator, golden, top, dict.fromkeys(range(max(0, top - golden.bins + 1), top + 1), half - 1))
-    for _ in range(config.stages):
-        await pins.settle()
-        assert pins.read("sum_overflow") == 0, "a product came through a reset"
-        await pins.tick()
+    await bench.require_no_overflow("a product came through a reset")

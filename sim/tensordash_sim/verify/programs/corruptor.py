@@ -9,7 +9,7 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, deco
 from ...golden.core.effects import written_groups
 from .random_programs import PROGRAM, RandomProgram
 
-__all__ = ["NoRoomError", "ProgramCorruptor", "with_fields"]
+__all__ = ["InapplicableError", "NoRoomError", "ProgramCorruptor", "with_fields"]
 
 
 PAGE = 4096
@@ -33,6 +33,10 @@ def with_fields(bits: int, **fields: int) -> int:
 
 class NoRoomError(Exception):
     """A program's tensors leave too little free memory for the descriptors to add."""
+
+
+class InapplicableError(Exception):
+    """A program or its core lacks what a corruption changes."""
 
 
 class ProgramCorruptor:
@@ -83,6 +87,11 @@ class ProgramCorruptor:
         """Return the longest run of unused groups."""
         marks = [-1, *sorted(used), self.config.groups]
         return max((range(a + 1, b) for a, b in pairwise(marks)), key=len)
+
+    def require(self, condition: object) -> None:
+        """Raise `InapplicableError` unless a condition of a corruption is true."""
+        if not condition:
+            raise InapplicableError
 
     # Descriptors
 

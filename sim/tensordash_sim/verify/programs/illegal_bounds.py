@@ -14,7 +14,7 @@ __all__ = ["ADDRESSES"]
 MAX_GROUPS = 6
 
 
-def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
+def _move(corruptor: ProgramCorruptor, operation: str) -> None:
     """Add a move of free groups with all groups, the last ones, or one run outside the bounds."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
@@ -30,13 +30,11 @@ def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
         across = random.randrange(count) * size if kind == "last" else 0
         fields = {"memory": corruptor.outside(count * size, across=across) - across, "count_0": count}
     corruptor.add(operation, address=corruptor.free_groups[0], **fields)
-    return True
 
 
-def _load_compressed(corruptor: ProgramCorruptor) -> bool:
+def _load_compressed(corruptor: ProgramCorruptor) -> None:
     """Add a load whose units, or the first or last entry of its table, are outside the bounds."""
-    if not corruptor.config.compression:
-        return False
+    corruptor.require(corruptor.config.compression)
     data, table, fields = random_tensor(corruptor)
     kind, entries = corruptor.random.choice(["units", "first", "last"]), table.astype("<u4").tobytes()
     if kind == "units":
@@ -47,12 +45,10 @@ def _load_compressed(corruptor: ProgramCorruptor) -> bool:
         fields |= {"table": corruptor.outside(64, across=across) - across}
         corruptor.memory.write(fields["table"], entries)
     load_tensor(corruptor, data, table, fields)
-    return True
 
 
-def _store_compressed(corruptor: ProgramCorruptor) -> bool:
-    if not corruptor.config.compression:
-        return False
+def _store_compressed(corruptor: ProgramCorruptor) -> None:
+    corruptor.require(corruptor.config.compression)
     _, _, fields = random_tensor(corruptor)
     room = 2 * fields["count_0"] * corruptor.config.group_bytes
     # A table has at least two entries.
@@ -60,35 +56,31 @@ def _store_compressed(corruptor: ProgramCorruptor) -> bool:
     where = {"memory": corruptor.place(room), "table": corruptor.place(256)}
     where[name] = corruptor.outside(64, across=across) - across
     corruptor.add("store", **(fields | where))
-    return True
 
 
-def _record(corruptor: ProgramCorruptor) -> bool:
+def _record(corruptor: ProgramCorruptor) -> None:
     corruptor.add("record", memory=corruptor.outside(32))
-    return True
 
 
-def _descriptor(corruptor: ProgramCorruptor) -> bool:
+def _descriptor(corruptor: ProgramCorruptor) -> None:
     """Place the ring such that a descriptor is outside the bounds."""
     count = len(corruptor.descriptors)
     first_outside = corruptor.random.choice([0, corruptor.random.randrange(count), count - 1])
     corruptor.base = corruptor.outside(BYTES * count, across=BYTES * first_outside) - BYTES * first_outside
-    return True
 
 
-def _above_all(corruptor: ProgramCorruptor) -> bool:
+def _above_all(corruptor: ProgramCorruptor) -> None:
     """Add a move that exceeds the highest address, or steps below address 0."""
+    corruptor.require(len(corruptor.free_groups) > 1)
     random, config = corruptor.random, corruptor.config
     size, top = config.group_bytes, 1 << config.address_bits
     fields = random.choice([{"memory": top - size, "count_0": 2}, {"memory": 0, "count_1": 2, "stride_1": -1}])
     corruptor.add(random.choice(MOVED), address=corruptor.free_groups[0], **fields)
-    return len(corruptor.free_groups) > 1
 
 
-def _table_above_all(corruptor: ProgramCorruptor) -> bool:
+def _table_above_all(corruptor: ProgramCorruptor) -> None:
     """Add a move whose units or last table entry would be above the highest address."""
-    if not corruptor.config.compression:
-        return False
+    corruptor.require(corruptor.config.compression)
     top = 1 << corruptor.config.address_bits
     data, table, fields = random_tensor(corruptor)
     if corruptor.random.random() < 0.5:
@@ -98,27 +90,24 @@ def _table_above_all(corruptor: ProgramCorruptor) -> bool:
         corruptor.add(operation, **fields)
     else:
         load_tensor(corruptor, data, table + 16, fields | {"memory": top - 16})
-    return True
 
 
-def _too_wide(corruptor: ProgramCorruptor) -> bool:
+def _too_wide(corruptor: ProgramCorruptor) -> None:
     """Set an address bit that the bus does not have."""
     random, bits = corruptor.random, corruptor.config.address_bits
-    if bits == 64:
-        return False
+    corruptor.require(bits < 64)
     bit = 1 << random.randint(bits, 63)
     if corruptor.config.compression and random.random() < 0.4:
         _, _, fields = random_tensor(corruptor)
         name = random.choice(["memory", "table"])
         corruptor.add(random.choice(MOVED), **(fields | {"memory": 0, "table": 0} | {name: bit}))
-        return True
+        return
     index = corruptor.pick(*MOVED, "record")
     values = decode(corruptor.descriptors[index])[1]
     corruptor.change(index, memory_high=values["memory_high"] | bit >> 32)
-    return True
 
 
-ADDRESSES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingProxyType(
+ADDRESSES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], None]]] = MappingProxyType(
     {
         "load outside the bounds": ("bounds", partial(_move, operation="load")),
         "store outside the bounds": ("bounds", partial(_move, operation="store")),

@@ -19,42 +19,39 @@ MAX_GROUPS = 6
 MOVED = ("load", "store")
 
 
-def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> bool:
+def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> None:
     """Change a move into a compressed one that the sequencer refuses; a load, if stores lack one of the fields."""
-    if not corruptor.config.compression:
-        return False
+    corruptor.require(corruptor.config.compression)
     operations = MOVED[:1] if "nvfp4" in fields else MOVED
     legal = {"compressed": 1, "segment": 1, "count_1": 1, "count_2": 1, "count_3": 1, "table": 0x400}
     index = corruptor.pick(*operations)
     memory = corruptor.value(index, "memory") & -16
     corruptor.change(index, **(legal | {"memory": memory} | fields))
-    return True
 
 
-def _segment(corruptor: ProgramCorruptor) -> bool:
-    return _compressed_fields(corruptor, segment=0)
+def _segment(corruptor: ProgramCorruptor) -> None:
+    _compressed_fields(corruptor, segment=0)
 
 
-def _counts(corruptor: ProgramCorruptor) -> bool:
+def _counts(corruptor: ProgramCorruptor) -> None:
     name = f"count_{corruptor.random.randint(1, 3)}"
-    return _compressed_fields(corruptor, **{name: corruptor.random.choice([0, 2, 3, 65535])})
+    _compressed_fields(corruptor, **{name: corruptor.random.choice([0, 2, 3, 65535])})
 
 
-def _compressed_nvfp4(corruptor: ProgramCorruptor) -> bool:
-    if not corruptor.config.nvfp4:
-        return False
-    return _compressed_fields(corruptor, nvfp4=1)
+def _compressed_nvfp4(corruptor: ProgramCorruptor) -> None:
+    corruptor.require(corruptor.config.nvfp4)
+    _compressed_fields(corruptor, nvfp4=1)
 
 
-def _unaligned_table(corruptor: ProgramCorruptor) -> bool:
-    return _compressed_fields(corruptor, table=0x400 + corruptor.random.randint(1, 3))
+def _unaligned_table(corruptor: ProgramCorruptor) -> None:
+    _compressed_fields(corruptor, table=0x400 + corruptor.random.randint(1, 3))
 
 
-def _unaligned_data(corruptor: ProgramCorruptor) -> bool:
-    return _compressed_fields(corruptor, memory=0x400 + corruptor.random.randint(1, 15))
+def _unaligned_data(corruptor: ProgramCorruptor) -> None:
+    _compressed_fields(corruptor, memory=0x400 + corruptor.random.randint(1, 15))
 
 
-def _unaligned(corruptor: ProgramCorruptor) -> bool:
+def _unaligned(corruptor: ProgramCorruptor) -> None:
     index = corruptor.pick(*MOVED, "record")
     operation, values = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -63,7 +60,6 @@ def _unaligned(corruptor: ProgramCorruptor) -> bool:
         step = 32 if operation.name == "record" else 16
     offset = corruptor.random.choice([1, step // 2, corruptor.random.randint(1, step - 1)])
     corruptor.change(index, memory=values["memory"] + offset)
-    return True
 
 
 def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
@@ -76,7 +72,7 @@ def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
     return address, max(groups - address, 0) + more
 
 
-def _range(corruptor: ProgramCorruptor, operation: str) -> bool:
+def _range(corruptor: ProgramCorruptor, operation: str) -> None:
     address, count = _beyond(corruptor)
     size, random = corruptor.config.group_bytes, corruptor.random
     if random.random() < 0.3 and count < 40:
@@ -85,20 +81,17 @@ def _range(corruptor: ProgramCorruptor, operation: str) -> bool:
     else:
         fields = {"count_0": random.choice([count, count, 65535]), "count_3": random.choice([1, 2, 65535])}
     corruptor.add(operation, memory=-(-corruptor.place((count + 1) * size) // size) * size, address=address, **fields)
-    return True
 
 
-def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> bool:
-    if not corruptor.config.compression:
-        return False
+def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> None:
+    corruptor.require(corruptor.config.compression)
     address, count = _beyond(corruptor)
     room = 2 * count * corruptor.config.group_bytes
     memory, table = corruptor.place(room), corruptor.place(4 * count + 4)
     corruptor.add(operation, compressed=1, memory=memory, table=table, segment=1, address=address, count_0=count)
-    return True
 
 
-def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
+def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> None:
     """Add a move of free groups with all groups or one run outside memory."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
@@ -109,7 +102,6 @@ def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
         away = (corruptor.nowhere(near=True) - here) // size
         fields = {"memory": here, "count_0": count, "count_2": 2, "stride_2": away % (1 << 32)}
     corruptor.add(operation, address=corruptor.free_groups[0], **fields)
-    return True
 
 
 def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
@@ -129,33 +121,28 @@ def load_tensor(corruptor: ProgramCorruptor, data: bytes, table: NDArray[np.uint
     corruptor.add("load", **(where | fields))
 
 
-def _table_does_not_grow(corruptor: ProgramCorruptor) -> bool:
-    if not corruptor.config.compression:
-        return False
+def _table_does_not_grow(corruptor: ProgramCorruptor) -> None:
+    corruptor.require(corruptor.config.compression)
     data, table, fields = random_tensor(corruptor)
     first = corruptor.random.choice([0, 7, 1 << 31])
     table[0] = first
     table[-1] = corruptor.random.choice([first, max(first - 1, 0), 0])
     load_tensor(corruptor, data, table, fields)
-    return True
 
 
-def _wrong_units(corruptor: ProgramCorruptor) -> bool:
+def _wrong_units(corruptor: ProgramCorruptor) -> None:
     """Write a table with fewer or more units than the masks count, or with more than any masks can count."""
-    if not corruptor.config.compression:
-        return False
+    corruptor.require(corruptor.config.compression)
     data, table, fields = random_tensor(corruptor)
     units = int(table[-1])
     most = corruptor.random.choice([1 << 20, (1 << 32) - 1 - units])
     more = corruptor.random.choice([-1, 1, -corruptor.random.randint(1, units), corruptor.random.randint(1, 64), most])
     table[-1] = units + more
     load_tensor(corruptor, data + bytes(256), table, fields)
-    return True
 
 
-def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
-    if not corruptor.config.compression:
-        return False
+def _wrong_mask(corruptor: ProgramCorruptor) -> None:
+    corruptor.require(corruptor.config.compression)
     kind = value_type(corruptor.config.value_bits)
     while True:
         data, table, fields = random_tensor(corruptor)
@@ -167,47 +154,39 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
         if inflate(np.frombuffer(changed, kind), corruptor.config, fields["count_0"]) is None:
             break
     load_tensor(corruptor, bytes(changed), table, fields)
-    return True
 
 
-def _read_table(corruptor: ProgramCorruptor) -> bool:
+def _read_table(corruptor: ProgramCorruptor) -> None:
     """Add a load whose table, or its last entries, are outside memory."""
-    if not corruptor.config.compression:
-        return False
+    corruptor.require(corruptor.config.compression)
     data, _, fields = random_tensor(corruptor)
     end = len(corruptor.memory.bytes) - 4
     fields |= {"memory": corruptor.put(data), "table": corruptor.random.choice([corruptor.nowhere(), end])}
     corruptor.add("load", **fields)
-    return True
 
 
-def _read_data(corruptor: ProgramCorruptor) -> bool:
-    if not corruptor.config.compression:
-        return False
+def _read_data(corruptor: ProgramCorruptor) -> None:
+    corruptor.require(corruptor.config.compression)
     _, table, fields = random_tensor(corruptor)
     fields |= {"memory": corruptor.nowhere(), "table": corruptor.put(table.astype("<u4").tobytes())}
     corruptor.add("load", **fields)
-    return True
 
 
-def _write_compressed(corruptor: ProgramCorruptor) -> bool:
+def _write_compressed(corruptor: ProgramCorruptor) -> None:
     """Add a store whose units or table are outside memory."""
-    if not corruptor.config.compression:
-        return False
+    corruptor.require(corruptor.config.compression)
     _, _, fields = random_tensor(corruptor)
     room = 2 * fields["count_0"] * corruptor.config.group_bytes
     where = {"memory": corruptor.place(room), "table": corruptor.place(256)}
     where[corruptor.random.choice(["memory", "table"])] = corruptor.nowhere()
     corruptor.add("store", **(fields | where))
-    return True
 
 
-def _write_record(corruptor: ProgramCorruptor) -> bool:
+def _write_record(corruptor: ProgramCorruptor) -> None:
     corruptor.add("record", memory=corruptor.nowhere())
-    return True
 
 
-MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingProxyType(
+MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], None]]] = MappingProxyType(
     {
         "segment of no groups": ("field", _segment),
         "compressed with loops": ("field", _counts),

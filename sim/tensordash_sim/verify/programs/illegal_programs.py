@@ -1,6 +1,7 @@
 """Random illegal programs for every clause of docs/core.md's table of errors, made from legal programs."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, deco
 
 from ...golden.core.golden_core import Memory
 from ...golden.core.legal import MAX_TOKENS, SWITCHED
-from .corruptor import NoRoomError, ProgramCorruptor
+from .corruptor import InapplicableError, NoRoomError, ProgramCorruptor
 from .illegal_bounds import ADDRESSES
 from .illegal_moves import MOVES
 from .random_programs import random_program
@@ -27,11 +28,11 @@ class Clause:
     error : str
         The error, one of `ERRORS`.
     corrupt : callable
-        A function that corrupts a program, or returns false if this program cannot break the rule.
+        A function that corrupts a program. It raises `InapplicableError` if this program cannot break the rule.
     """
 
     error: str
-    corrupt: Callable[[ProgramCorruptor], bool]
+    corrupt: Callable[[ProgramCorruptor], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,62 +60,54 @@ class IllegalProgram:
     bounds: tuple[int, int] | None = None
 
 
-def _operation(corruptor: ProgramCorruptor) -> bool:
+def _operation(corruptor: ProgramCorruptor) -> None:
     known = [operation.code for operation in OPERATIONS.values()]
     unknown = [code for code in range(16) if code not in known]
     corruptor.change(corruptor.pick(), operation=corruptor.random.choice(unknown))
-    return True
 
 
-def _reserved_bit(corruptor: ProgramCorruptor) -> bool:
+def _reserved_bit(corruptor: ProgramCorruptor) -> None:
     index = corruptor.pick()
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     free = [k for k in range(512) if not operation.mask >> k & 1]
     random = corruptor.random
     corruptor.descriptors[index] |= sum({1 << random.choice(free) for _ in range(random.randint(1, 2))})
-    return True
 
 
-def _reserved_switch(corruptor: ProgramCorruptor) -> bool:
+def _reserved_switch(corruptor: ProgramCorruptor) -> None:
     config = corruptor.config
     off = [name for name in (*SWITCHED, "scale") if not getattr(config, name)]
     off += [] if config.compression else ["compressed"]
     off += [] if config.nvfp4 else ["nvfp4", "by_channel"]
-    if not off:
-        return False
+    corruptor.require(off)
     name = corruptor.random.choice(off)
     operations = {"compressed": ("load", "store"), "nvfp4": ("load",), "by_channel": ("load",)}
     corruptor.change(corruptor.pick(*operations.get(name, ("multiply",))), **{name: 1})
-    return True
 
 
-def _field_least(corruptor: ProgramCorruptor) -> bool:
+def _field_least(corruptor: ProgramCorruptor) -> None:
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     fields = [field.name for field in (*HEADER, *operation.fields) if field.least]
     corruptor.change(index, **{corruptor.random.choice(fields): 0})
-    return True
 
 
-def _field_stride(corruptor: ProgramCorruptor) -> bool:
+def _field_stride(corruptor: ProgramCorruptor) -> None:
     corruptor.change(corruptor.pick("layout_a", "layout_b", "multiply"), stride=corruptor.random.choice([0, 5, 6, 7]))
-    return True
 
 
-def _field_skip(corruptor: ProgramCorruptor) -> bool:
+def _field_skip(corruptor: ProgramCorruptor) -> None:
     """Let a multiply that skips passes have positions that are not in whole groups."""
-    if not corruptor.config.skip_masked:
-        return False
+    corruptor.require(corruptor.config.skip_masked)
     lanes, index, random = corruptor.config.tile.lanes, corruptor.pick("multiply"), corruptor.random
     name = random.choice(("stride", "x", *(f"x_{k}" for k in range(4))))
     value = corruptor.value(index, name) // lanes * lanes + random.randrange(1, lanes)
     corruptor.change(index, **{"skip_masked": 1, name: random.randint(2, 4) if name == "stride" else value})
-    return True
 
 
-def _range_layout(corruptor: ProgramCorruptor) -> bool:
+def _range_layout(corruptor: ProgramCorruptor) -> None:
     index, random, config = corruptor.pick("layout_a", "layout_b"), corruptor.random, corruptor.config
     operation, values = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -124,56 +117,48 @@ def _range_layout(corruptor: ProgramCorruptor) -> bool:
     else:
         least = words - values["streams"] * each + 1
         corruptor.change(index, base=random.choice([least, words, random.randint(least, 65535), 65535]))
-    return True
 
 
-def _range_streams(corruptor: ProgramCorruptor) -> bool:
+def _range_streams(corruptor: ProgramCorruptor) -> None:
     index, random, config = corruptor.pick("multiply"), corruptor.random, corruptor.config
     values, side = decode(corruptor.descriptors[index])[1], random.choice("ab")
     words, each = config.stream_words(side), -(-values["steps"] // config.tile.window_depth)
     least = words - values[f"{side}_streams"] * each + 1
     corruptor.change(index, **{f"{side}_base": random.choice([least, words, random.randint(least, 65535), 65535])})
-    return True
 
 
-def _range_partial(corruptor: ProgramCorruptor) -> bool:
+def _range_partial(corruptor: ProgramCorruptor) -> None:
     index, config = corruptor.pick("multiply"), corruptor.config
     values = decode(corruptor.descriptors[index])[1]
     least = max(config.partial_sums - values["a_streams"] * values["b_streams"] + 1, 0)
-    if least > 255:
-        return False
+    corruptor.require(least <= 255)
     # Clear `emit`, because partial sums at that place may be undefined.
     partial = corruptor.random.choice([least, corruptor.random.randint(least, 255), 255])
     corruptor.change(index, partial=partial, emit=0, add=0, scale=0)
-    return True
 
 
-def _address_layout(corruptor: ProgramCorruptor) -> bool:
+def _address_layout(corruptor: ProgramCorruptor) -> None:
     index, groups = corruptor.pick("layout_a", "layout_b"), corruptor.config.groups
     corruptor.change(index, address=corruptor.random.choice([groups, 65535, corruptor.random.randint(groups, 65535)]))
-    return True
 
 
-def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
+def _address_layout_row(corruptor: ProgramCorruptor) -> None:
     """Let a row of positions continue beyond the buffer's end."""
     index = corruptor.pick("layout_a", "layout_b")
     corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
-    return True
 
 
-def _address_output(corruptor: ProgramCorruptor) -> bool:
+def _address_output(corruptor: ProgramCorruptor) -> None:
     places = [k for k, bits in enumerate(corruptor.descriptors) if decode(bits)[1].get("emit")]
-    if not places:
-        return False
+    corruptor.require(places)
     groups, random = corruptor.config.groups, corruptor.random
     address = random.choice([groups, 65535, random.randint(groups, 65535), groups - 1])
     index = random.choice(places)
     more = {"fp32": 1, "stochastic": 0} if address == groups - 1 else {}
     corruptor.change(index, address=address, **more)
-    return True
 
 
-def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
+def _tokens_wait(corruptor: ProgramCorruptor) -> None:
     """Let a descriptor wait for a token that no unit signals."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
@@ -186,20 +171,18 @@ def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
         k for k, producer in enumerate(UNITS) if not waited >> k & 1 and not corruptor.tokens(index, producer, own)
     ]
     corruptor.change(index, **{name: waited | 1 << corruptor.random.choice(missing)})
-    return True
 
 
-def _tokens_many(corruptor: ProgramCorruptor) -> bool:
+def _tokens_many(corruptor: ProgramCorruptor) -> None:
     """Signal one token more than the maximum."""
     size, at = corruptor.config.group_bytes, corruptor.position()
     unit = 1 << corruptor.random.randrange(len(UNITS))
     for _ in range(MAX_TOKENS + 1):
         memory, address = corruptor.place(size), corruptor.random.choice(corruptor.free_groups)
         corruptor.descriptors.insert(at, corruptor.encode("store", memory=memory, address=address, signal=unit))
-    return True
 
 
-def _tokens_left(corruptor: ProgramCorruptor) -> bool:
+def _tokens_left(corruptor: ProgramCorruptor) -> None:
     """Leave a token at an `end`, for a unit that never waits for it; a waiting unit would start too early."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
@@ -211,22 +194,19 @@ def _tokens_left(corruptor: ProgramCorruptor) -> bool:
     free = [k for k, unit in enumerate(UNITS) if not corruptor.waits(unit, own)]
     corruptor.change(index, **{name: value | 1 << corruptor.random.choice(free)})
     corruptor.descriptors.append(OPERATIONS["end"].code)
-    return True
 
 
-def _tokens_end(corruptor: ProgramCorruptor) -> bool:
+def _tokens_end(corruptor: ProgramCorruptor) -> None:
     """Let an `end` wait for tokens or signal them."""
     name = corruptor.random.choice(["wait", "signal"])
     corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
-    return True
 
 
-def _fetch(corruptor: ProgramCorruptor) -> bool:
+def _fetch(corruptor: ProgramCorruptor) -> None:
     """Place the ring such that a descriptor is outside memory."""
     last = len(corruptor.descriptors) - 1
     first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
     corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
-    return True
 
 
 CLAUSES: Mapping[str, Clause] = MappingProxyType(
@@ -283,17 +263,20 @@ def illegal_program(random: Random, config: CoreConfig, name: str, *, second: st
     """
     for _ in range(TRIES):
         corruptor = ProgramCorruptor(random, config, random_program(random, config))
+        title = name
         try:
-            corrupted = [CLAUSES[each].corrupt(corruptor) for each in (name, second) if each]
-        except NoRoomError:
+            CLAUSES[name].corrupt(corruptor)
+            if second:
+                with suppress(InapplicableError):
+                    CLAUSES[second].corrupt(corruptor)
+                    title = f"{name}, {second}"
+        except (NoRoomError, InapplicableError):
             continue
-        if corrupted[0]:
-            title = f"{name}, {second}" if len(corrupted) > 1 and corrupted[1] else name
-            return IllegalProgram(
-                descriptors=corruptor.descriptors,
-                memory=corruptor.memory,
-                base=corruptor.base,
-                title=title,
-                bounds=corruptor.bounds,
-            )
+        return IllegalProgram(
+            descriptors=corruptor.descriptors,
+            memory=corruptor.memory,
+            base=corruptor.base,
+            title=title,
+            bounds=corruptor.bounds,
+        )
     raise ValueError(f"no program of this core can be illegal by {name}")

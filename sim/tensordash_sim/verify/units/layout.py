@@ -14,6 +14,7 @@ from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import split
 from tensordash_sim.verify.programs.field_cases import field_cases
+from tensordash_sim.verify.stimulus import packed
 from tensordash_sim.verify.units.beats import Beats
 from tensordash_sim.verify.units.walk import places
 
@@ -55,8 +56,8 @@ class Bench:
         self.halves = self.config.layout_groups
         self.banks = self.halves * self.lanes
         self.address_bits = (self.config.groups - 1).bit_length() - (self.halves - 1)
-        self.came: dict[int, int] | None = None  # read data of the banks in this cycle
-        self.asked: tuple[int, list[int]] | None = None  # the request refused in the previous cycle
+        self.read_data: dict[int, int] = {}  # by bank, for this cycle
+        self.refused: tuple[int, list[int]] | None = None  # the request of the previous cycle, if not taken
         self.reads = 0
 
     async def begin(self) -> None:
@@ -69,7 +70,7 @@ class Bench:
         self.beats.drive()
         ready = random.random() < self.ready
         shown = [random.getrandbits(self.position_bits) for _ in range(self.banks)]
-        for bank, value in (self.came or {}).items():
+        for bank, value in self.read_data.items():
             shown[bank] = value
         pins.drive(
             read_ready=int(ready),
@@ -83,27 +84,26 @@ class Bench:
         await pins.tick()
         if reset:
             self.beats.drop()
-            self.came = self.asked = None
+            self.read_data, self.refused = {}, None
         return done
 
     def _read(self, ready: bool) -> None:
         pins = self.pins
-        self.came = None
+        self.read_data = {}
         if not pins.read("read_valid"):
-            assert self.asked is None, f"cycle {pins.cycle}: a request is gone before it was taken"
+            assert self.refused is None, f"cycle {pins.cycle}: a request is gone before it was taken"
             return
         enable = pins.read("read_enable")
         addresses = split(pins.read("read_address"), self.address_bits, self.banks)
         assert enable, f"cycle {pins.cycle}: the request has no enabled bank"
-        if self.asked is not None:
-            assert self.asked == (enable, addresses), f"cycle {pins.cycle}: a request changes before it was taken"
-        self.asked = None if ready else (enable, addresses)
+        if self.refused is not None:
+            assert self.refused == (enable, addresses), f"cycle {pins.cycle}: a request changes before it was taken"
+        self.refused = None if ready else (enable, addresses)
         if ready:
-            self.came = {}
             for bank in range(self.banks):
                 if enable >> bank & 1:
                     values = self.golden.buffer[self._group(addresses[bank], bank), bank // self.halves]
-                    self.came[bank] = sum(int(value) << k * self.config.value_bits for k, value in enumerate(values))
+                    self.read_data[bank] = packed(values.tolist(), self.config.value_bits)
                     self.reads += 1
 
     def _group(self, address: int, bank: int) -> int:
