@@ -130,13 +130,13 @@ class PortHarness(Harness):
         for number, unit in enumerate(("command_queue", "load")):
             reader = f"{unit}.reader"
             max_reads = self.config.prefetch if number == 0 else self.config.outstanding
-            on_way = self.probe(f"{reader}.in_flight", max_reads.bit_length())
+            in_flight = self.probe(f"{reader}.in_flight", max_reads.bit_length())
             is_offered = self.probe(f"{reader}.offered", 1)
             left = self._left(reader, number)
             offered.append(is_offered)
-            self.lemma(on_way == rules.reads[number].count)
-            self.lemma(on_way <= max_reads)
-            self.lemma((left != 0) & (on_way < max_reads), when=is_offered)
+            self.lemma(in_flight == rules.reads[number].count)
+            self.lemma(in_flight <= max_reads)
+            self.lemma((left != 0) & (in_flight < max_reads), when=is_offered)
         queue = self.dut.command_queue
         beat = self.probe("command_queue.reader.beat", self.config.address_bits - queue._reader.skipped + 1)
         # A descriptor is requested in one burst.
@@ -156,7 +156,7 @@ class PortHarness(Harness):
         probe = {
             name: self.probe(f"store.writer.{name}", width)
             for name, width in {
-                "on_way": 5,
+                "in_flight": 5,
                 "offered": 1,
                 "waits": 1,
                 "waiting_length": 8,
@@ -175,7 +175,7 @@ class PortHarness(Harness):
         self.lemma(rules.responses[1].count == 0)
         self.lemma(writes.count + offered == incomplete + leading.count)
         self.lemma(leading.count == (offered & (incomplete == 0)))
-        self.lemma(probe["on_way"] == responses + incomplete + leading.count)
+        self.lemma(probe["in_flight"] == responses + incomplete + leading.count)
         self.lemma(leading.first == axi.awlen, when=leading.count != 0)
         first = Signal(8)  # length of the burst that sends data next
         youngest = Signal(8)

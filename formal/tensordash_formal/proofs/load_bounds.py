@@ -181,16 +181,16 @@ class LoadBoundsHarness(Harness):
         active, first = descriptor.active, descriptor["address"]
         state = self.probe("load_state", 3)
         reader = {name: self.probe(f"reader.{name}", width) for name, width in self._registers().items()}
-        left, on_way = reader["left"], reader["on_way"]
+        left, in_flight = reader["left"], reader["in_flight"]
         self.lemma(state <= UNITS)
         descriptor.add_lemmas(self)
         self.lemma(active == (state != WAIT))
         self._add_descriptor_lemmas()
         # The reader and memory.
-        self.lemma(on_way == self.bursts)
-        self.lemma((on_way <= config.outstanding) & (self.owed >= self.bursts))
+        self.lemma(in_flight == self.bursts)
+        self.lemma((in_flight <= config.outstanding) & (self.owed >= self.bursts))
         self.lemma((self.bursts != 0) | (self.owed == 0))
-        self.lemma((left != 0) & (on_way != config.outstanding), when=reader["offered"])
+        self.lemma((left != 0) & (in_flight != config.outstanding), when=reader["offered"])
         self.lemma((left == 0) & (self.owed == 0), when=(state == WAIT) | (state == FIRST))
         # Plain moves.
         uncompressed, beats = active & ~self.compressed, dut.beats
@@ -237,7 +237,7 @@ class LoadBoundsHarness(Harness):
     def _registers(self) -> dict[str, int]:
         return {
             "left": self.dut._reader.count_bits,
-            "on_way": self.config.outstanding.bit_length(),
+            "in_flight": self.config.outstanding.bit_length(),
             "offered": 1,
         }
 

@@ -10,6 +10,7 @@ from tensordash import TileConfig
 from tensordash.configuration.config import MAX_INPUT_BITS
 from tensordash.emission.verilog import emit, members
 from tensordash.streams.axi_stream import AxiStreamTile
+from tensordash.tile.control import Control
 
 FORMATS: dict[str, dict[str, Any]] = {
     "fp16": {"headroom_bits": 64},
@@ -86,3 +87,9 @@ def test_corners_are_emitted(corner):
     if config is not None:
         text = emit(AxiStreamTile(config))
         assert "module tensordash_axi_stream_tile(" in text
+
+
+def test_control_of_the_most_pes_is_emitted():
+    """Emit the control of 512 PEs that schedule for themselves, whose AND of advances is the deepest expression."""
+    control = Control(ports=48, schedulers=512, depth=2, full_window=False, initial=False)
+    assert "module tensordash_control(" in emit(control)

@@ -47,7 +47,7 @@ ERROR_FAULTS = {
     "its index is what was fetched": (".error_index(sequencer__done)", ".error_index(command_queue__head)"),
     "its code is always the same": (".error(sequencer__error),\n    .error_index", ".error(4'h1),\n    .error_index"),
     "fetching goes on after it": ("registers__halt | sequencer__failed", "registers__halt"),
-    "what waits after it is waited for": ("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & "),
+    "what waits after it is waited for": ("wire quiet = ", "wire quiet = ~multiply_sent & ~output_sent & "),
     "an answer to a write is not looked at": (".axi_bresp(m_axi_bresp)", ".axi_bresp(2'h0)"),
     "an answer to a read is not looked at": (".axi_rresp(read_arbiter__second_rresp)", ".axi_rresp(2'h0)"),
     "an answer to a fetch is not looked at": (".axi_rresp(read_arbiter__first_rresp)", ".axi_rresp(2'h0)"),

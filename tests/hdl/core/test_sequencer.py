@@ -41,7 +41,7 @@ def test_sequencer_follows_the_rules_at_one_pace():
         pytest.param(
             "oldest = (done[4:0] != checked) & ", "oldest = (done[4:0] != checked) | 1'd0 & ", marks=pytest.mark.slow
         ),
-        pytest.param("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & ", marks=pytest.mark.slow),
+        pytest.param("wire quiet = ", "wire quiet = ~multiply_sent & ~output_sent & ", marks=pytest.mark.slow),
         # At night: a later error moves the index of the first one; a counter of tokens above 15 toggles.
         pytest.param(
             "if (output_before) begin",

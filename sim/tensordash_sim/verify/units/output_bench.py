@@ -165,9 +165,7 @@ class Bench:
         for side in "ab":
             streams = self.golden.streams[side]
             streams[...] = np.reshape(random_values(self.random, self.config, streams.size), streams.shape)
-        values = np.reshape(random_values(self.random, self.config, self.golden.buffer.size), self.golden.buffer.shape)
-        self.golden.buffer[...] = values
-        self.buffer.groups[...] = values
+        self._fill_buffer()
         idle = {"marks_valid": 0, "skip_read_valid": 0} if self.config.skip_masked else {}
         await self.pins.reset(**IDLE, **self.buffer.idle(), **idle)
 
@@ -205,11 +203,18 @@ class Bench:
             magnitudes = [self.random.getrandbits(self.random.choice((31, self.random.randint(1, 31)))) for _ in signs]
             self._place(group, [(each ^ sign) & 0xFFFFFFFF for each, sign in zip(magnitudes, signs, strict=True)])
 
-    def empty_masks(self) -> None:
-        """Empty half of the groups, so that passes are skipped."""
+    def place_masks(self) -> None:
+        """Fill the buffer with random operands, then empty half of the groups, so that some passes are skipped."""
+        self._fill_buffer()
         for group in range(self.config.groups):
             if self.random.random() < 0.5:
                 self.golden.buffer[group] = self.buffer.groups[group] = 0
+
+    def _fill_buffer(self) -> None:
+        """Fill the buffer with random operands."""
+        values = np.reshape(random_values(self.random, self.config, self.golden.buffer.size), self.golden.buffer.shape)
+        self.golden.buffer[...] = values
+        self.buffer.groups[...] = values
 
     def _place(self, group: int, patterns: list[int]) -> None:
         """Place values of 32 bits in a group."""
