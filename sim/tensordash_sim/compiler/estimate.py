@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import inf
 
 from .emission import emit
 from .iteration_space import SIDES
@@ -97,18 +96,20 @@ class UnitWork:
         self.buffer = {name: size for name, (_, size) in schedule.regions.items()}
         self.stream_words = {side: self.core.stream_words(key) for side, key in SIDES.items()}
         self.speedup = self.space.problem.speedup if self.core.tile.sparsity != "none" else 1.0
-        self.cycles_before, self.store_cycles = inf, 0.0  # Before the first multiply; of the last store.
+        self.cycles_before, self.store_cycles = 0.0, 0.0  # Before the first multiply; of the last store.
         self._rates: dict[tuple[str, int], tuple[int, float]] = {}
         self._blocks: dict[tuple[int, bool, bool], float] = {}
 
     def add(self, each: ScheduledMultiply) -> None:
         """Add a multiply and the store after it."""
         core, sums, units = self.core, self.sums, self.sums.units
-        words, passes = -(-each.steps // core.tile.window_depth), 1
-        for side in SIDES:
-            passes *= each.sides[side].streams
-            self._add_side(each, side, words)
-        self.cycles_before = min(self.cycles_before, units["load"] + max(units["column"], units["row"]))
+        passes = 1
+        for side, use in each.sides.items():
+            passes *= use.streams
+            if use.is_loaded or use.is_laid_out:
+                self._add_side(each, side)
+        if not sums.steps:
+            self.cycles_before = units["load"] + max(units["column"], units["row"])
         block = self._block_cycles(each)
         cycles = pass_cycles(core, each.steps, self.speedup) + (core.tile.sparsity != "none")
         units["multiply"] += passes * max(cycles, block) + DESCRIPTOR_CYCLES
@@ -118,7 +119,7 @@ class UnitWork:
         if each.is_stored:
             self.add_store(each)
 
-    def _add_side(self, each: ScheduledMultiply, side: str, words: int) -> None:
+    def _add_side(self, each: ScheduledMultiply, side: str) -> None:
         """Add the loads and the layout of a side."""
         core, sums, units, use, phase = self.core, self.sums, self.sums.units, each.sides[side], each.multiply.phase
         if use.is_loaded:
@@ -132,6 +133,7 @@ class UnitWork:
             units[side] += cycles
             units["multiply"] += cycles * loss
             units["fetch"] += FETCH_CYCLES
+            words = -(-each.steps // core.tile.window_depth)
             sums.exposed += cycles * (2 * words * use.streams > self.stream_words[side])
 
     def _layout_rates(self, side: str, phase: int) -> tuple[int, float]:
