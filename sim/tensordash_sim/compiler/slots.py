@@ -26,7 +26,7 @@ class Slots:
 
     def __init__(self, first: int, size: int, name: str) -> None:
         self.first, self.size, self.name = first, size, name
-        self._next = 0
+        self._next = self._top = 0  # Nothing was placed at the top or above it.
         self._held: dict[Any, tuple[int, int]] = {}  # Begin and end. The least recently used comes first.
 
     def place(self, key: Any, size: int) -> tuple[int, bool]:
@@ -47,10 +47,13 @@ class Slots:
         if self._next <= end:
             # Place data at the end if further data of the same size would not fit after them.
             places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
-        at = self._choose(places, size)
+        if (at := places[0]) < self._top:
+            at = self._choose(places, size)
         self._next = stop = at + size
-        for other in [other for other, (begin, end) in self._held.items() if begin < stop and at < end]:
-            del self._held[other]
+        if at < self._top:
+            for other in [other for other, (begin, end) in self._held.items() if begin < stop and at < end]:
+                del self._held[other]
+        self._top = max(self._top, stop)
         self._held[key] = at, stop
         return self.first + at, True
 
