@@ -204,8 +204,8 @@ def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence
 def _emit_stage(core: CoreConfig, products: Sequence[Product]) -> list[tuple[bytes, int]]:
     """Return the descriptors and the steps of each product of a program; `_relocate` sets the addresses.
 
-    Descriptors include the loads of resident tensors. The schedules of one program at a time are in memory. Bytes use
-    less of it than integers.
+    Descriptors include the loads of resident tensors. The schedules of one program at a time are in memory. Descriptors
+    are bytes because integers need more memory.
     """
     loads = ResidentLoads(core)
     emitted = []

@@ -143,7 +143,7 @@ class _LoopNest:
         return self.chunks if self.space.phases[phase].taps else [tuple((0, 1) for _ in self.space.full_reduction)]
 
     def _side(self, side: str, tile: Box, part: Box, phase: int) -> tuple[Sequence[Box], list[tuple[Box, int]]]:
-        """Return `_spans` of a side's tile, and the sets of a phase's part of it with their numbers of streams."""
+        """Return `_spans` of a side's tile, and the sets of a part, each with its number of streams."""
         key = side, tile, phase
         if key not in self._sides:
             sets = [(box, self.space.streams(side, box)) for box in split(part, self.tiling.sets[side])]
