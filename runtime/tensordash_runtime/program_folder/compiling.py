@@ -1,6 +1,8 @@
 """Compile training steps of PyTorch models to program folders. Needs torch."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.jit import get_num_threads, set_num_threads
 
 from ..errors import ProgramFolderError
 from ..tasks import load_task
@@ -26,6 +29,25 @@ DEFAULT_LOSS_SCALE = 2.0**10
 """Default loss scale, which keeps small gradients in the range of fp16."""
 
 
+@contextmanager
+def _avoid_overhead() -> Iterator[None]:
+    """Pause the garbage collector, and run compiled loops on one thread.
+
+    The collector would traverse the many objects of a schedule again and again. The loops take little time, but their
+    idle threads would occupy the processors.
+    """
+    threads, collects = get_num_threads(), gc.isenabled()
+    gc.disable()
+    set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(threads)
+        if collects:
+            gc.enable()
+
+
+@_avoid_overhead()
 def compile_step(
     model: nn.Module,
     loss: Callable[..., Tensor],
