@@ -38,6 +38,8 @@ class ShortQueue(Block):
     ------
     TypeError, ValueError
         For a parameter out of range.
+
+    Source: docs/core.md, "Multiply" (skipped passes and dropped steps).
     """
 
     def __init__(self, *, bits: int, places: int) -> None:
@@ -51,7 +53,7 @@ class ShortQueue(Block):
                 "present": Out(1),
                 "full": Out(1),
             },
-            variant=f"{places}_places",
+            variant=f"{places}x{bits}",
         )
 
     def elaborate(self, platform):

@@ -283,7 +283,7 @@ class TestAxiStream:
         sabotage(Feeder, lambda self: self.wrong.eq(0))
         failures = run_faulty("axi_stream", config=self.SMALL, only="break_the_rules")
         assert reports(failures, "protocol_error is 0, golden has 1")
-        assert len(failures) == 6  # one failure per kind of wrong beat
+        assert len(failures) == 7  # one failure per kind of wrong beat
 
     def test_only_one_port_reports_wrong_beats(self, run_faulty, sabotage):
         def assignments(self):
