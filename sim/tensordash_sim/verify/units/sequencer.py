@@ -253,7 +253,7 @@ async def random_programs(dut, slow: int) -> None:
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
-    programs: list[Directed | None] = [None] * round(24 * job.effort)
+    programs: list[Directed | None] = [None] * round((24 if slow else 32) * job.effort)
     if slow == 12:
         programs += [*wait_sets(), *error_pairs(job.config.window)]
     elif slow == 60:
