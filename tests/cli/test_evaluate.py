@@ -134,7 +134,7 @@ def test_notes_match_the_figures(own_traces: Path, folder: Path, capsys: pytest.
         assert call("fig1", "fig8", "fig9", "--traces", network, *OWN) == 0
         figures = json.loads(capsys.readouterr().out)
         notes = " ".join(note for figure in figures for note in figure["notes"])
-        assert ("zeros that are fewer" in notes) == fewer
+        assert ("Fewer zeros cause the difference" in notes) == fewer
         assert "tensordash trace --model" not in notes
         assert "first steps" not in notes
 
