@@ -23,10 +23,7 @@ Box = tuple[tuple[int, int], ...]
 
 def size_of(box: Box) -> int:
     """Count the elements of a box."""
-    size = 1
-    for start, stop in box:
-        size *= stop - start
-    return size
+    return prod(stop - start for start, stop in box)
 
 
 @dataclass(frozen=True)
