@@ -43,7 +43,9 @@ def test_training_keeps_its_bits(build: Build, preset: str) -> None:
             optimizer.step()
             results.append(y.detach())
             if sorts and step in (0, 2):
+                gradient = layers[0].weight.grad.clone()
                 order = sort_channels(*layers, hidden, optimizer)
+                assert torch.equal(layers[0].weight.grad, gradient[order])
                 assert not torch.equal(order, torch.arange(len(order)))
                 places = places[order]
     assert all(torch.equal(*each) for each in zip(*found, strict=True))

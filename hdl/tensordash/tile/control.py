@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block
 from ..configuration.parameters import require_int
 from ..schedule.motion import MotionSignature
+from .balanced import reduce_balanced
 
 __all__ = ["Control", "count_bits"]
 
@@ -142,7 +143,7 @@ class Control(Block):
         m.d.comb += [
             possible.eq(present[0] & complete & startable),
             scheduled.eq(possible & ~self.frozen),
-            least.eq(_conjunction([self.advances[i] for i in range(self.schedulers)]) if self.schedulers else 1),
+            least.eq(reduce_balanced(and_, self.advances) if self.schedulers else 1),
             self.advance.eq(least & scheduled.replicate(self.depth)),
             self.starts.eq(scheduled & self._first),
             self.empty.eq(~present[0] & self._first),
@@ -244,10 +245,3 @@ def _one_hot(thermometer):
     """Convert a thermometer to a one-hot count, from 0 to the thermometer's width."""
     bits = list(thermometer)
     return Cat(~bits[0], *(low & ~high for low, high in pairwise(bits)), bits[-1])
-
-
-def _conjunction(values):
-    """Return the bitwise AND of values, as a balanced tree: a chain of 512 PEs exceeds Python's recursion limit."""
-    while len(values) > 1:
-        values = [reduce(and_, values[i : i + 2]) for i in range(0, len(values), 2)]
-    return values[0]

@@ -1,6 +1,5 @@
 """Counters of a tile."""
 
-from functools import reduce
 from operator import add
 
 from amaranth.hdl import Module, Signal
@@ -9,6 +8,7 @@ from amaranth.lib.wiring import In, Out, Signature
 
 from ..block import Block
 from ..configuration.parameters import require_int
+from .balanced import reduce_balanced
 
 __all__ = ["COUNTERS", "COUNTER_BITS", "CounterSignature", "Counters"]
 
@@ -94,8 +94,8 @@ class Counters(Block):
         m = Module()
         grows = {
             "cycles": self.advance[0],
-            "steps": _ones(self.advance),
-            "effectual": _ones(self.selected) * self.weight,
+            "steps": reduce_balanced(add, self.advance),
+            "effectual": reduce_balanced(add, self.selected) * self.weight,
             "stall_input": self.starved,
             "stall_output": self.frozen,
             "input_limited": self.limited,
@@ -103,7 +103,7 @@ class Counters(Block):
         pairs = [(getattr(self.counts, name), amount, name) for name, amount in grows.items()]
         for row in range(self.rows):
             # A row's AS is never below the tile's, so counting bits gives their difference.
-            waits = _ones(self.row_advance[row] & ~self.advance)
+            waits = reduce_balanced(add, self.row_advance[row] & ~self.advance)
             pairs.append((self.counts.row_wait[row], waits, f"row_wait_{row}"))
         for counter, amount, name in pairs:
             grown = Signal(COUNTER_BITS + 1, name=f"{name}_grown")
@@ -112,11 +112,3 @@ class Counters(Block):
         with m.If(self.clear):
             m.d.sync += [counter.eq(0) for counter, _, _ in pairs]
         return m
-
-
-def _ones(bits):
-    """Return the number of ones, from a balanced tree of adders."""
-    counts = list(bits)
-    while len(counts) > 1:
-        counts = [reduce(add, counts[i : i + 2]) for i in range(0, len(counts), 2)]
-    return counts[0]
