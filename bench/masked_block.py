@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
-from past_four_core import CORES, MEMORY_BYTES, PROGRAM_BYTES, Workload, run_workload
+from past_four_core import CORES, Workload, run_workloads
 from tensordash_sim.compiler.images import layer_values
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.compiler.layer import RESULTS as RESULT_OF
@@ -24,7 +23,6 @@ from tensordash_sim.evaluation.measure_published import PublishedProducts
 from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
 from tensordash_sim.performance.chip import ChipConfig, Memory
 from tensordash_sim.performance.planner import Budget, Graph, Node, gpt_block, plan_step
-from tensordash_sim.verify.verilated_core import VerilatedCore
 from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "masked_block.json"
@@ -95,10 +93,7 @@ def measure() -> dict[str, Any]:
     predicted = {which: predict(drawn, which) for which in ("dense", "sparse")}
     _, products = build_graph(drawn, "dense")
     workloads = [workload(drawn, each) for each in products]
-    cycles: dict[str, dict[str, int]] = {}
-    for name, config in CORES.items():
-        with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
-            cycles[name] = {each[0]: run_workload(config, core, *each[1:]) for each in track(workloads, name)}
+    cycles = {name: dict(run_workloads(config, workloads, name)) for name, config in CORES.items()}
     masked = [name for name, _, _, values in workloads if "mask" in values]
     return {"thin": THIN, "gbps": gbps(), "predicted": predicted, "cycles": cycles, "masked": masked}
 

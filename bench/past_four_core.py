@@ -35,15 +35,13 @@ from tensordash_sim.verify.verilated_core import VerilatedCore
 __all__ = [
     "CORES",
     "DROP_CORES",
-    "MEMORY_BYTES",
-    "PROGRAM_BYTES",
     "Masks",
     "Workload",
     "ffn_workloads",
     "load_core",
     "measure_on_verilog",
     "measure_random_product",
-    "run_workload",
+    "run_workloads",
 ]
 
 
@@ -113,11 +111,9 @@ def _measure(cores: Mapping[str, CoreConfig], workloads: Sequence[Workload]) -> 
     """Run workloads on cores; return the cycles of all and of the masked products by core."""
     whole, masked = dict.fromkeys(cores, 0), dict.fromkeys(cores, 0)
     for core, config in cores.items():
-        with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as verilated:
-            for name, layer, operation, values in track(workloads, core):
-                cycles = run_workload(config, verilated, layer, operation, values)
-                whole[core] += cycles
-                masked[core] += cycles * (name == MASKED)
+        for name, cycles in run_workloads(config, workloads, core):
+            whole[core] += cycles
+            masked[core] += cycles * (name == MASKED)
     return {"whole": whole, "masked": masked}
 
 
@@ -146,7 +142,7 @@ def measure_random_product(shares: Sequence[float]) -> list[dict[str, Any]]:
                     row[name] = rows[0][name]
                     continue
                 values = _random_values(row["zeros"])
-                row[name] = run_workload(config, verilated, layer, "AxW", values)
+                row[name] = _run_workload(config, verilated, layer, "AxW", values)
                 if name != "dense":
                     row["estimates"][name] = _estimate(config, values)
     return rows
@@ -189,7 +185,13 @@ def ffn_workloads(layers: Mapping[str, Masks], tokens: int, *, mask_weights: boo
             yield f"{name} {operation}", Layer.of(geometry), operation, used
 
 
-def run_workload(
+def run_workloads(config: CoreConfig, workloads: Sequence[Workload], title: str) -> list[tuple[str, int]]:
+    """Run workloads on a core's Verilog; return their names and cycles. Show progress with a title."""
+    with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
+        return [(each[0], _run_workload(config, core, *each[1:])) for each in track(workloads, title)]
+
+
+def _run_workload(
     config: CoreConfig, core: VerilatedCore, layer: Layer, operation: str, values: Mapping[str, NDArray]
 ) -> int:
     """Run an operation with the sparser operand on the row side, and a tiling for its zeros; return the cycles."""

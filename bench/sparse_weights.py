@@ -21,10 +21,9 @@ from torch import nn
 
 from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
 from past_four import TOKENS, mean_loss, record_step
-from past_four_core import CORES, DROP_CORES, MEMORY_BYTES, PROGRAM_BYTES, Masks, Workload, ffn_workloads, run_workload
+from past_four_core import CORES, DROP_CORES, Masks, Workload, ffn_workloads, run_workloads
 from tensordash_sim.networks.gpt import load
 from tensordash_sim.networks.pruning import RiggedLottery, StaticSparsity
-from tensordash_sim.verify.verilated_core import VerilatedCore
 from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "sparse_weights.json"
@@ -149,8 +148,7 @@ def measure(up: Masks, down: Masks, known: Mapping[str, dict[str, int]]) -> dict
         if not config.skip_masked and name in known:
             found[name] = known[name]
             continue
-        with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
-            found[name] = {each[0]: run_workload(config, core, *each[1:]) for each in track(workloads, name)}
+        found[name] = dict(run_workloads(config, workloads, name))
     return found
 
 
@@ -164,11 +162,10 @@ def measure_positions(up: Masks, down: Masks) -> dict[str, dict[str, dict[str, i
         for name, config in MEASURED.items():
             chosen = {"plain"} if not config.skip_masked else {"masked"}
             chosen |= {"plain", "masked"} if config.tile.sparsity != "none" else set()
-            with VerilatedCore(config, MEMORY_BYTES + PROGRAM_BYTES) as core:
-                cores[name] = {
-                    kind: sum(run_workload(config, core, *each[1:]) for each in track(kinds[kind], f"{name}, {kind}"))
-                    for kind in sorted(chosen)
-                }
+            cores[name] = {
+                kind: sum(cycles for _, cycles in run_workloads(config, kinds[kind], f"{name}, {kind}"))
+                for kind in sorted(chosen)
+            }
     return found
 
 
