@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tensordash.extras import is_installed
 
-__all__ = ["IS_COMPILED", "get_num_threads", "njit", "prange"]
+__all__ = ["IS_COMPILED", "get_num_threads", "njit", "prange", "set_num_threads"]
 
 IS_COMPILED = is_installed("numba")
 
 if TYPE_CHECKING or IS_COMPILED:
-    from numba import get_num_threads, njit, prange
+    from numba import get_num_threads, njit, prange, set_num_threads
     from numba.core import event
 
     class _Notice(event.Listener):
@@ -41,3 +41,6 @@ else:
     def get_num_threads() -> int:
         """Return 1: interpreted loops run on the calling thread."""
         return 1
+
+    def set_num_threads(n: int) -> None:
+        """Ignore the number of threads."""

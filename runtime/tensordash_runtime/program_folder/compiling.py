@@ -1,6 +1,7 @@
 """Compile training steps of PyTorch models to program folders. Needs torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.jit import get_num_threads, set_num_threads
 
 from ..errors import ProgramFolderError
 from ..tasks import load_task
@@ -26,6 +28,18 @@ DEFAULT_LOSS_SCALE = 2.0**10
 """Default loss scale, which keeps small gradients in the range of fp16."""
 
 
+@contextmanager
+def _on_one_thread() -> Iterator[None]:
+    """Run compiled loops on one thread: they take little time, but idle threads would occupy the processors."""
+    threads = get_num_threads()
+    set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(threads)
+
+
+@_on_one_thread()
 def compile_step(
     model: nn.Module,
     loss: Callable[..., Tensor],

@@ -1,10 +1,11 @@
 """Capture the forward and backward pass of a PyTorch model (its joint graph) as a step graph. Needs torch."""
 
 from collections.abc import Callable
+from copy import deepcopy
 
-import torch
 from torch import Tensor, nn
 from torch._functorch.aot_autograd import aot_export_module
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.fx import GraphModule
 
 from tensordash.configuration.core_config import CoreConfig
@@ -67,11 +68,11 @@ def capture_step(
     for name, _ in model.named_parameters(remove_duplicate=False):
         if f"model.{name}" not in parameters:
             raise ProgramFolderError(f"{name} must not also be the parameter of another layer")
-    *inputs, target = example
     try:
-        # Tracing computes the loss, which fails if the target is not a class; `lower_node` then names the target.
-        sample = *inputs, torch.zeros_like(target)
-        traced, signature = aot_export_module(module, sample, trace_joint=True, output_loss_index=0)
+        # Tracing would compute the step with real tensors. Fake tensors have only shapes.
+        with FakeCopyMode(FakeTensorMode(allow_non_fake_inputs=True)):
+            copied, sample = deepcopy((module, example))
+        traced, signature = aot_export_module(copied, sample, trace_joint=True, output_loss_index=0)
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ProgramFolderError(f"model cannot be traced with its backward pass: {reason}") from error

@@ -168,7 +168,7 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     config = plan.config
     stages = [stage for stage in plan.stages if isinstance(stage, list)]
     emitted = [_emit_stage(config, stage) for stage in stages]
-    counts = [sum(len(descriptors) for descriptors, _ in each) + 2 for each in emitted]
+    counts = [sum(len(image) for image, _ in each) // BYTES + 2 for each in emitted]
     memory_map = _place(plan, counts, base)
     if memory_bytes is not None and memory_map.size > memory_bytes:
         raise NoRoomError(
@@ -201,17 +201,19 @@ def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence
     ]
 
 
-def _emit_stage(core: CoreConfig, products: Sequence[Product]) -> list[tuple[list[int], int]]:
+def _emit_stage(core: CoreConfig, products: Sequence[Product]) -> list[tuple[bytes, int]]:
     """Return the descriptors and the steps of each product of a program; `_relocate` sets the addresses.
 
-    Descriptors include the loads of resident tensors. The schedules of one program at a time are in memory.
+    Descriptors include the loads of resident tensors. The schedules of one program at a time are in memory. Descriptors
+    are bytes because integers need more memory.
     """
     loads = ResidentLoads(core)
     emitted = []
     for product, schedule in zip(products, _schedule(core, products, _plan_buffers(core, products)), strict=True):
         places = {role: k << RELATIVE_BITS for k, role in enumerate(product.tensors)}
         descriptors = loads.insert(schedule.space, product.tensors, places, emit_unordered(schedule, places))
-        emitted.append((descriptors, schedule.space.total_steps))
+        image = b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors)
+        emitted.append((image, schedule.space.total_steps))
     return emitted
 
 
@@ -253,13 +255,13 @@ def _link_program(
     config: CoreConfig,
     memory_map: MemoryMap,
     products: list[Product],
-    emitted: Sequence[tuple[list[int], int]],
+    emitted: Sequence[tuple[bytes, int]],
     record: int,
 ) -> LinkedProgram:
     """Emit the program of successive products; loads of a product may overlap with earlier multiplies."""
-    descriptors, steps = zip(*emitted, strict=True)
+    images, steps = zip(*emitted, strict=True)
     tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
-    program = _order(config, memory_map, products, descriptors, record)
+    program = _order(config, memory_map, products, [split_descriptors(image) for image in images], record)
     return LinkedProgram(
         products=products,
         descriptors=program.descriptors,

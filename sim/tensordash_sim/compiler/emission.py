@@ -152,6 +152,5 @@ class _Emitter:
         memory = self.tensors[move.tensor] + first * (self.space.core.group_bytes >> move.is_nvfp4)
         self._add(operation, {**move.fields, "memory": memory, "address": address})
 
-    def _add(self, operation: str, fields: Mapping[str, int], loops: list[Loop] | None = None) -> None:
-        values: dict[str, Any] = dict(fields)
-        self.program.add(operation, loops=loops, **values)
+    def _add(self, operation: str, fields: dict[str, Any], loops: list[Loop] | None = None) -> None:
+        self.program.add(operation, loops=loops, **fields)

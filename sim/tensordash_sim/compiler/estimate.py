@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import inf
 
 from .emission import emit
 from .iteration_space import SIDES
 from .multiply_cycles import layout_loss, pass_cycles
-from .operands import Move, size_of
+from .operands import Move
 from .schedule import Schedule, ScheduledMultiply
 from .timing import timing
 from .unit_cycles import LATENCY, block_cycles, layout_cycles, load_cycles, store_cycles
@@ -97,49 +96,54 @@ class UnitWork:
         self.buffer = {name: size for name, (_, size) in schedule.regions.items()}
         self.stream_words = {side: self.core.stream_words(key) for side, key in SIDES.items()}
         self.speedup = self.space.problem.speedup if self.core.tile.sparsity != "none" else 1.0
-        self.cycles_before, self.store_cycles = inf, 0.0  # Before the first multiply; of the last store.
-        self._rates: dict[tuple[str, int], tuple[int, float]] = {}
-        self._blocks: dict[tuple[int, bool, bool], float] = {}
+        self.cycles_before, self.store_cycles = 0.0, 0.0  # Before the first multiply; of the last store.
+        self._layouts: dict[tuple[str, int, int, int], tuple[float, float, float]] = {}
+        self._passes: dict[tuple[int, int, bool, bool], tuple[float, float]] = {}
 
     def add(self, each: ScheduledMultiply) -> None:
         """Add a multiply and the store after it."""
-        core, sums, units = self.core, self.sums, self.sums.units
-        words, passes = -(-each.steps // core.tile.window_depth), 1
-        for side in SIDES:
-            passes *= each.sides[side].streams
-            self._add_side(each, side, words)
-        self.cycles_before = min(self.cycles_before, units["load"] + max(units["column"], units["row"]))
-        block = self._block_cycles(each)
-        cycles = pass_cycles(core, each.steps, self.speedup) + (core.tile.sparsity != "none")
-        units["multiply"] += passes * max(cycles, block) + DESCRIPTOR_CYCLES
+        sums, units = self.sums, self.sums.units
+        passes = 1
+        for side, use in each.sides.items():
+            passes *= use.streams
+            if use.is_loaded or use.is_laid_out:
+                self._add_side(each, side)
+        if not sums.steps:
+            self.cycles_before = units["load"] + max(units["column"], units["row"])
+        cycles, block = self._pass_cycles(each)
+        units["multiply"] += passes * cycles + DESCRIPTOR_CYCLES
         units["output"] += passes * block + DESCRIPTOR_CYCLES
         units["fetch"] += FETCH_CYCLES
         sums.steps += passes * each.steps
         if each.is_stored:
             self.add_store(each)
 
-    def _add_side(self, each: ScheduledMultiply, side: str, words: int) -> None:
+    def _add_side(self, each: ScheduledMultiply, side: str) -> None:
         """Add the loads and the layout of a side."""
-        core, sums, units, use, phase = self.core, self.sums, self.sums.units, each.sides[side], each.multiply.phase
+        sums, units, use = self.sums, self.sums.units, each.sides[side]
         if use.is_loaded:
             cycles = self._load_cycles(use.moves)
             units["load"] += cycles
             units["fetch"] += FETCH_CYCLES * len(use.moves)
             sums.exposed += cycles * (2 * sum(move.groups for move in use.moves) > self.buffer[side])
         if use.is_laid_out:
-            stride, loss = self._layout_rates(side, phase)
-            cycles = DESCRIPTOR_CYCLES + layout_cycles(core, size_of(each.multiply.sets[side]), each.steps, stride)
+            cycles, lost, exposed = self._layout_cycles(side, each.multiply.phase, use.streams, each.steps)
             units[side] += cycles
-            units["multiply"] += cycles * loss
+            units["multiply"] += lost
             units["fetch"] += FETCH_CYCLES
-            sums.exposed += cycles * (2 * words * use.streams > self.stream_words[side])
+            sums.exposed += exposed
 
-    def _layout_rates(self, side: str, phase: int) -> tuple[int, float]:
-        """Return the stride of a side's layouts, and the cycles that a multiply loses per cycle of a layout."""
-        if (side, phase) not in self._rates:
-            loss = layout_loss(self.core, self.speedup, self.space.write_period(side, phase))
-            self._rates[side, phase] = self.space.stride(side, phase), loss
-        return self._rates[side, phase]
+    def _layout_cycles(self, side: str, phase: int, streams: int, steps: int) -> tuple[float, float, float]:
+        """Return the cycles of a layout, those that a multiply loses by it, and those in which the tile waits."""
+        key = side, phase, streams, steps
+        if key not in self._layouts:
+            core, space = self.core, self.space
+            runs, stride = streams * space.parts(side), space.stride(side, phase)
+            cycles = DESCRIPTOR_CYCLES + layout_cycles(core, runs, steps, stride)
+            loss = layout_loss(core, self.speedup, space.write_period(side, phase))
+            is_exposed = 2 * -(-steps // core.tile.window_depth) * streams > self.stream_words[side]
+            self._layouts[key] = cycles, cycles * loss, cycles * is_exposed
+        return self._layouts[key]
 
     def add_store(self, each: ScheduledMultiply) -> None:
         """Add the store of a tile of results and the load of its mask."""
@@ -162,13 +166,13 @@ class UnitWork:
             for move in moves
         )
 
-    def _block_cycles(self, each: ScheduledMultiply) -> float:
-        """Return the output unit's cycles for a block."""
+    def _pass_cycles(self, each: ScheduledMultiply) -> tuple[float, float]:
+        """Return the cycles of a pass, and the output unit's cycles for its block."""
         space, problem, multiply = self.space, self.space.problem, each.multiply
-        kind = multiply.phase, multiply.is_first_chunk, multiply.is_last_chunk
-        if kind in self._blocks:
-            return self._blocks[kind]
-        self._blocks[kind] = block_cycles(
+        kind = each.steps, multiply.phase, multiply.is_first_chunk, multiply.is_last_chunk
+        if kind in self._passes:
+            return self._passes[kind]
+        block = block_cycles(
             self.core,
             space.phases[multiply.phase].x.apart if problem.operation != "AxG" else 1,
             fp32=int(problem.fp32),
@@ -178,7 +182,9 @@ class UnitWork:
             add=int(not multiply.is_first_chunk),
             bias=int(problem.bias),
         )
-        return self._blocks[kind]
+        cycles = pass_cycles(self.core, each.steps, self.speedup) + (self.core.tile.sparsity != "none")
+        self._passes[kind] = max(cycles, block), block
+        return self._passes[kind]
 
     def cycles(self, sums: UnitSums) -> float:
         """Return the total cycles, including the loads before the first multiply and the store after the last one."""

@@ -97,6 +97,7 @@ class _LoopNest:
         if one and space.problem.layer.products == 1 and len(self.chunks) > 1:
             self.chunks[:1] = split_first(self.chunks[0], tiling.first_parts)
         self.growing = growing_spans(self.chunks) if tiling.first_parts > 1 else []
+        self._sides: dict[tuple[str, Box, int], tuple[Sequence[Box], list[tuple[Box, int]]]] = {}
 
     def walk_tile(self, product: int, tiles: dict[str, Box]) -> Iterator[TiledMultiply]:
         """Yield the multiplies of a tile of results."""
@@ -106,6 +107,8 @@ class _LoopNest:
 
     def _part(self, tiles: dict[str, Box], phase: int) -> dict[str, Box]:
         """Return a phase's part of a tile; empty if the phase has none."""
+        if len(self.sizes) == 1:
+            return tiles
         boxes = {
             side: tuple(
                 (start, min(stop, size))
@@ -118,15 +121,12 @@ class _LoopNest:
     def _walk_phase(
         self, product: int, tiles: dict[str, Box], part: dict[str, Box], number: int, *, is_last_phase: bool
     ) -> Iterator[TiledMultiply]:
-        space = self.space
-        chunks = self.chunks if space.phases[number].taps else [tuple((0, 1) for _ in space.full_reduction)]
-        spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
-        rows, columns = (
-            [(box, space.streams(side, box)) for box in split(part[side], self.tiling.sets[side])]
-            for side in ("row", "column")
+        chunks = self._chunks(number)
+        (column_spans, columns), (row_spans, rows) = (
+            self._side(side, tiles[side], part[side], number) for side in ("column", "row")
         )
         for c, chunk in enumerate(chunks):
-            loaded = {side: span[c] for side, span in spans.items()}
+            loaded = {"column": column_spans[c], "row": row_spans[c]}
             is_first, is_last = c == 0, c == len(chunks) - 1
             partial = 0
             for column, column_streams in columns:
@@ -138,6 +138,17 @@ class _LoopNest:
                         product, tiles, sets, streams, loaded, chunk, number, is_first, is_last, partial, end
                     )
                     partial += row_streams * column_streams
+
+    def _chunks(self, phase: int) -> list[Box]:
+        return self.chunks if self.space.phases[phase].taps else [tuple((0, 1) for _ in self.space.full_reduction)]
+
+    def _side(self, side: str, tile: Box, part: Box, phase: int) -> tuple[Sequence[Box], list[tuple[Box, int]]]:
+        """Return `_spans` of a side's tile, and the sets of a part, each with its number of streams."""
+        key = side, tile, phase
+        if key not in self._sides:
+            sets = [(box, self.space.streams(side, box)) for box in split(part, self.tiling.sets[side])]
+            self._sides[key] = self._spans(side, tile, phase, self._chunks(phase)), sets
+        return self._sides[key]
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
         """Return the part of the reduction to load for each chunk: the full reduction if it fits, else the chunk.

@@ -23,7 +23,10 @@ Box = tuple[tuple[int, int], ...]
 
 def size_of(box: Box) -> int:
     """Count the elements of a box."""
-    return prod(stop - start for start, stop in box)
+    size = 1
+    for start, stop in box:
+        size *= stop - start
+    return size
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
 TOKENS = ("wait", "signal", "output_wait", "output_signal")
+NO_TOKENS = (0, 0, 0, 0)
 ADDRESSED = ("load", "store", "record")
 """Operations with an address in memory."""
 MEMORY = OPERATIONS["load"].fields[0]
@@ -176,7 +177,8 @@ class Program:
         # Addresses differ, but the other fields of most descriptors are those of an earlier one.
         is_apart = operation in ADDRESSED and fields.get("memory", 0) >> 64 == 0
         memory = fields.pop("memory", 0) if is_apart else 0
-        tokens = tuple(map(_units, (wait, signal, output_wait, output_signal)))
+        named = wait, signal, output_wait, output_signal
+        tokens = tuple(map(_units, named)) if any(named) else NO_TOKENS
         try:
             bits = _encode(operation, tuple(fields.items()), None if loops is None else tuple(loops), tokens)
         except ProgramError:
@@ -205,7 +207,6 @@ class Program:
         return "\n".join(lines)
 
 
-@cache
 def program_with_record(program: Program, memory: int) -> Program:
     """Insert a record of counts before a program's end. The store unit writes it at `memory`, after all stores."""
     end = program.descriptors.pop()
@@ -214,6 +215,7 @@ def program_with_record(program: Program, memory: int) -> Program:
     return program
 
 
+@cache
 def _count_loops(operation: str) -> int:
     """Return the number of loops in an operation's descriptors."""
     return sum(field.name.startswith("address_") for field in OPERATIONS[operation].fields)

@@ -270,19 +270,24 @@ class _Walk:
         self.tile: ResultTile | None = None  # The tile of results that is not stored yet.
         self.address = 0  # Its first group in the buffer.
         self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
-        self.loaded: dict[str, tuple] = {}  # By side: the previous multiply's load, its moves and its address.
-        self.laid_out: dict[str, tuple] = {}  # By side: the key of the previous multiply's streams, and their base.
-        self.chunk: tuple = ()  # The previous multiply's chunk and phase.
+        self.spans: Mapping[str, Box] = {}  # The previous multiply's spans; multiplies of a chunk share the mapping.
         self.steps = 0  # Its steps.
+        self.boxes: dict[str, Box] = {}  # By side: its streams.
+        self.uses: dict[str, SideStreams] = {}  # By side: these streams for a multiply that uses them again.
 
     def add(self, each: TiledMultiply) -> ScheduledMultiply:
         """Place the data of the next multiply."""
         space = self.space
-        if self.chunk != (each.chunk, each.phase):
-            self.chunk = each.chunk, each.phase
+        if begins_chunk := each.spans is not self.spans:
+            self.spans = each.spans
             self.steps = space.steps(tuple([stop - start for start, stop in each.chunk]), each.phase)
         steps = self.steps
-        sides = {side: self._place_side(each, side, -(-steps // self.depth)) for side in SIDES}
+        sides = {
+            side: self._place_side(each, side, begins_chunk=begins_chunk)
+            if begins_chunk or each.sets[side] is not self.boxes[side]
+            else self.uses[side]
+            for side in SIDES
+        }
         passes = sides["column"].streams * sides["row"].streams
         if not (each.is_first_chunk and each.is_last_chunk) and each.partial + passes > space.core.partial_sums:
             raise ProgramError(f"there are {space.core.partial_sums} partial sums, not {each.partial + passes}")
@@ -303,20 +308,18 @@ class _Walk:
         is_stored = each.is_last and not is_resident
         return ScheduledMultiply(each, steps, sides, tile, self.address, is_stored, loads_mask, bias)
 
-    def _place_side(self, each: TiledMultiply, side: str, words: int) -> SideStreams:
+    def _place_side(self, each: TiledMultiply, side: str, *, begins_chunk: bool) -> SideStreams:
         # Sets of streams are the innermost loop, so most multiplies find their operands placed.
-        load = each.product, each.tiles[side], each.spans[side], each.phase
-        is_loaded = load != self.loaded.get(side, (None,))[0]
-        if is_loaded:
-            moves, address, is_loaded = self._place_operand(side, *load)
-            self.loaded[side] = load, moves, address
-        _, moves, address = self.loaded[side]
-        streams, key = each.streams[side], each.streams_key(side)
-        is_laid_out = key != self.laid_out.get(side, (None,))[0]
-        if is_laid_out:
-            base, is_laid_out = self.streams[side].place((self.problem, key), words * streams)
-            self.laid_out[side] = key, base
-        _, base = self.laid_out[side]
+        if begins_chunk:
+            moves, address, is_loaded = self._place_operand(
+                side, each.product, each.tiles[side], each.spans[side], each.phase
+            )
+        else:
+            moves, address, is_loaded = self.uses[side].moves, self.uses[side].address, False
+        streams, key = each.streams[side], (self.problem, each.streams_key(side))
+        base, is_laid_out = self.streams[side].place(key, -(-self.steps // self.depth) * streams)
+        self.boxes[side] = each.sets[side]
+        self.uses[side] = SideStreams(moves, address, False, streams, base, False)
         return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
 
     def _place_operand(self, side: str, product: int, tile: Box, span: Box, phase: int) -> tuple[list[Move], int, bool]:

@@ -1,6 +1,7 @@
 """Tiling search: finds the schedule of a problem with the fewest cycles."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from .estimate import estimate_cycles, rough_cycles
 from .iteration_space import IterationSpace
@@ -81,16 +82,25 @@ def search_tilings(space: IterationSpace) -> SearchResult:
 
 def _rank_tilings(space: IterationSpace) -> tuple[list[tuple[float, Tiling]], int]:
     """Return tilings whose first multiplies fit, by rough cycles, and the number of tilings tried."""
-    ranked: list[tuple[float, Tiling]] = []
+    # Layers of a network often differ in nothing but their speedup, which affects cycles only.
+    schedules, tried = fitting_schedules(replace(space, problem=replace(space.problem, speedup=1.0)))
+    ranked = [(rough_cycles(replace(each, space=space)), each.tiling) for each in schedules]
+    return sorted(ranked, key=lambda pair: pair[0]), tried
+
+
+@lru_cache(maxsize=8)
+def fitting_schedules(space: IterationSpace) -> tuple[list[Schedule], int]:
+    """Return the schedules of first multiplies that fit, and the number of tilings tried."""
+    schedules: list[Schedule] = []
     tried = 0
     for tiling in tilings(space):
         tried += 1
         schedule = _schedule_if_fitting(space, tiling, MAX_ROUGH_MULTIPLIES)
         if schedule is not None:
-            ranked.append((rough_cycles(schedule), tiling))
-        if len(ranked) == MAX_FITTING_TILINGS or (ranked and tried > MAX_TILINGS):
+            schedules.append(schedule)
+        if len(schedules) == MAX_FITTING_TILINGS or (schedules and tried > MAX_TILINGS):
             break
-    return sorted(ranked, key=lambda pair: pair[0]), tried
+    return schedules, tried
 
 
 def _schedule_if_fitting(space: IterationSpace, tiling: Tiling, max_multiplies: int | None = None) -> Schedule | None:

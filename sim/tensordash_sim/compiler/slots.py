@@ -26,8 +26,8 @@ class Slots:
 
     def __init__(self, first: int, size: int, name: str) -> None:
         self.first, self.size, self.name = first, size, name
-        self._next = 0
-        self._held: dict[Any, tuple[int, int]] = {}  # The least recently used comes first.
+        self._next = self._top = 0  # Nothing was placed at the top or above it.
+        self._held: dict[Any, tuple[int, int]] = {}  # Begin and end. The least recently used comes first.
 
     def place(self, key: Any, size: int) -> tuple[int, bool]:
         """Return the first place of the data with a key, and whether they were placed now.
@@ -47,29 +47,24 @@ class Slots:
         if self._next <= end:
             # Place data at the end if further data of the same size would not fit after them.
             places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
-        at = self._choose(places, size)
+        if (at := places[0]) < self._top:
+            at = self._choose(places, size)
         self._next = stop = at + size
-        evicted = [other for other, (begin, count) in self._held.items() if begin < stop and at < begin + count]
-        for other in evicted:
-            del self._held[other]
-        self._held[key] = at, size
+        if at < self._top:
+            for other in [other for other, (begin, end) in self._held.items() if begin < stop and at < end]:
+                del self._held[other]
+        self._top = max(self._top, stop)
+        self._held[key] = at, stop
         return self.first + at, True
 
     def _choose(self, places: list[int], size: int) -> int:
         """Return the first place whose most recently used data are the oldest."""
         best, rank = places[0], len(self._held)
         for at in places:
-            evicted = self._latest_evicted(at, size)
-            if evicted < 0:
+            stop = at + size
+            evicted = [k for k, (begin, end) in enumerate(self._held.values()) if begin < stop and at < end]
+            if not evicted:
                 return at
-            if evicted < rank:
-                best, rank = at, evicted
+            if evicted[-1] < rank:
+                best, rank = at, evicted[-1]
         return best
-
-    def _latest_evicted(self, at: int, size: int) -> int:
-        """Return the LRU rank of the most recently used data that a range would evict, or -1 if it evicts none."""
-        stop = at + size
-        for k, (begin, count) in enumerate(reversed(self._held.values())):
-            if begin < stop and at < begin + count:
-                return len(self._held) - 1 - k
-        return -1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from .operands import Box, size_of
@@ -45,13 +46,11 @@ def split(box: Box, sizes: tuple[int, ...]) -> Iterator[Box]:
     >>> list(split(((0, 3), (4, 6)), (2, 1)))
     [((0, 2), (4, 5)), ((2, 3), (4, 5)), ((0, 2), (5, 6)), ((2, 3), (5, 6))]
     """
-    counts = [max(1, -(-(stop - start) // size)) for (start, stop), size in zip(box, sizes, strict=True)]
-    for index in range(prod(counts)):
-        part = []
-        for (start, stop), size, count in zip(box, sizes, counts, strict=True):
-            index, k = divmod(index, count)
-            part.append((start + k * size, min(start + (k + 1) * size, stop)))
-        yield tuple(part)
+    edges = [
+        [(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size)]
+        for (start, stop), size in zip(box, sizes, strict=True)
+    ]
+    return (part[::-1] for part in product(*reversed(edges)))
 
 
 def split_first(box: Box, parts: int, unit: int = 1) -> list[Box]:

@@ -56,6 +56,14 @@ def locally_fitting_tilings(space: IterationSpace) -> list[Tiling]:
     return [each for each in islice(tilings(space), TILINGS) if fits(space, each, search.MAX_ROUGH_MULTIPLIES)]
 
 
+@pytest.fixture(autouse=True)
+def _no_cached_schedules():
+    """Clear the schedules that the search found with replaced functions."""
+    search.fitting_schedules.cache_clear()
+    yield
+    search.fitting_schedules.cache_clear()
+
+
 @pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
 def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
     """The tiling with the fewest estimated cycles fits only at an edge."""
@@ -69,6 +77,7 @@ def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
     assert replace(best.tiling, first_parts=right.first_parts) == right
     emit(best)
     monkeypatch.setattr(search, "tilings", lambda _: iter(wrong))
+    search.fitting_schedules.cache_clear()
     with pytest.raises(ProgramError, match="does not fit this core with any tiling"):
         search.best_schedule(space)
 
