@@ -1,5 +1,6 @@
 """Compile training steps of PyTorch models to program folders. Needs torch."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,17 +30,24 @@ DEFAULT_LOSS_SCALE = 2.0**10
 
 
 @contextmanager
-def _on_one_thread() -> Iterator[None]:
-    """Run compiled loops on one thread: they take little time, but idle threads would occupy the processors."""
-    threads = get_num_threads()
+def _avoid_overhead() -> Iterator[None]:
+    """Pause the garbage collector, and run compiled loops on one thread.
+
+    The collector would traverse the many objects of a schedule again and again. The loops take little time, but their
+    idle threads would occupy the processors.
+    """
+    threads, collects = get_num_threads(), gc.isenabled()
+    gc.disable()
     set_num_threads(1)
     try:
         yield
     finally:
         set_num_threads(threads)
+        if collects:
+            gc.enable()
 
 
-@_on_one_thread()
+@_avoid_overhead()
 def compile_step(
     model: nn.Module,
     loss: Callable[..., Tensor],
