@@ -47,7 +47,7 @@ def command(
     writable_folder(output, "--output")
     if cores > 1 and isinstance(config, TileConfig):
         raise click.UsageError("--cores needs a core: a configuration with a table [core], or a preset such as core")
-    files = generate(config, output, prefix, _bench(config, prefix) if testbench else {}, cores)
+    files = generate(config, output, prefix, _bench(config, prefix, cores) if testbench else {}, cores)
     if as_json:
         print_json({"digest": config.digest, "files": [str(file) for file in files]})
     else:
@@ -55,11 +55,15 @@ def command(
             click.echo(file)
 
 
-def _bench(config: TileConfig | CoreConfig, prefix: str) -> dict[str, str]:
+def _bench(config: TileConfig | CoreConfig, prefix: str, cores: int) -> dict[str, str]:
     if isinstance(config, CoreConfig):
         from tensordash_sim.verify.core_testbench import render_core_testbench
 
-        return render_core_testbench(config, prefix)
+        return {
+            name: text
+            for number in sorted({1, cores})
+            for name, text in render_core_testbench(config, prefix, cores=number).items()
+        }
     from tensordash_sim.verify.testbench import render_testbench
 
     return render_testbench(config, prefix)

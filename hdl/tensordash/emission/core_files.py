@@ -88,7 +88,7 @@ def render_core(
         **verilog,
         f"{prefix}.vlt": waivers(prefix, verilog, partly_unused),
         f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
-        f"{prefix}.core": core_of_core(prefix, config.digest, bench),
+        f"{prefix}.core": core_of_core(prefix, config.digest, bench, cores),
         f"{prefix}_core.sdc": constraints(top, rows, kind="core"),
         f"{prefix}_librelane.yaml": librelane(
             f"{prefix}_librelane.yaml", top, modules, f"{prefix}_core.sdc", memory_list

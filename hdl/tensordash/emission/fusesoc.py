@@ -93,23 +93,42 @@ targets:
     toplevel: {{prefix}}_core
 {LINT_AND_SYNTH}"""
 
+MULTICORE_FILESETS = """\
+  multicore:
+    files: [{prefix}_multicore.v]
+    file_type: verilogSource-2005
+  multicore_constraints:
+    files: [{prefix}_multicore.sdc]
+    file_type: SDC
+  multicore_software:
+    files:
+      - {prefix}_multicore.h: {{is_include_file: true}}
+    file_type: cSource
+"""
+
+MULTICORE_TARGET = """\
+  multicore:
+    filesets: [rtl, "!macros ? (memories)", multicore, waivers, is_toplevel ? (multicore_constraints)]
+    toplevel: {prefix}_multicore
+"""
+
 # Files that a testbench reads are copied to the simulator's working folder.
 BENCH_FILESET = """\
-  bench:
+  {bench}:
     files:
 {files}
 """
 
 BENCH_TARGET = """\
-  sim: &sim
-    filesets: [{rtl}, waivers, bench]
+  {sim}: &{sim}
+    filesets: [{rtl}, waivers, {bench}]
     flow: sim
     flow_options:
       tool: icarus
     toplevel: {prefix}_{top}_tb
-  sim_verilator:
-    <<: *sim
-    filesets: [{rtl}, waivers{assertions}, bench]
+  {sim}_verilator:
+    <<: *{sim}
+    filesets: [{rtl}, waivers{assertions}, {bench}]
     flow_options:
       tool: verilator
       mode: binary
@@ -138,7 +157,7 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
     return _filled(CORE, made, prefix, digest, bench)
 
 
-def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
+def core_of_core(prefix: str, digest: str, bench: Iterable[str] = (), cores: int = 1) -> str:
     """Return the core file of a core: targets default, lint and synth, and simulations if there is a testbench.
 
     Parameters
@@ -146,24 +165,42 @@ def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
     prefix, digest
         As in `core_file`.
     bench : iterable of str
-        Names of a testbench's files, whose module is ``PREFIX_core_tb``.
+        Names of testbenches' files, whose modules are ``PREFIX_core_tb`` and ``PREFIX_multicore_tb``.
+    cores : int
+        With several cores, there is a target multicore, too, and its simulations.
     """
     made = {"rtl": "rtl, memories", "top": "core", "assertions": "", "options": ""}
     made |= {"files": f"{prefix}.v", "lint_options": "-Wall", "outer": "core"}
-    return _filled(CORE_OF_CORE, made, prefix, digest, bench)
+    of_several = [name for name in bench if name.startswith(f"{prefix}_multicore_tb")]
+    text = _filled(CORE_OF_CORE, made, prefix, digest, [name for name in bench if name not in of_several])
+    if cores == 1:
+        return text
+    filesets, targets = MULTICORE_FILESETS, MULTICORE_TARGET
+    names = {"bench": "multicore_bench", "sim": "sim_multicore", "rtl": "rtl, memories, multicore", "top": "multicore"}
+    if of_several:
+        filesets += BENCH_FILESET
+        targets += BENCH_TARGET
+    made |= names | {"prefix": prefix}
+    filesets = filesets.format(**made | {"files": _listed(of_several)})
+    return text.replace("\ntargets:\n", f"{filesets}\ntargets:\n") + targets.format(**made)
 
 
 def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, bench: Iterable[str]) -> str:
     bench = list(bench)
-    listed = [
-        f"      - {name}: {{file_type: {'verilogSource-2005' if name.endswith('.v') else f'user, copyto: {name}'}}}"
-        for name in bench
-    ]
+    names = {"bench": "bench", "sim": "sim", "prefix": prefix}
     return template.format(
         prefix=prefix,
         version=NUMERIC_VERSION,
         digest=digest,
-        bench_fileset=BENCH_FILESET.format(files="\n".join(listed)) if bench else "",
-        bench_target=BENCH_TARGET.format(prefix=prefix, **made) if bench else "",
+        bench_fileset=BENCH_FILESET.format(bench="bench", files=_listed(bench)) if bench else "",
+        bench_target=BENCH_TARGET.format(**names, **made) if bench else "",
         **made,
+    )
+
+
+def _listed(bench: Iterable[str]) -> str:
+    """Return the list of a testbench's files."""
+    return "\n".join(
+        f"      - {name}: {{file_type: {'verilogSource-2005' if name.endswith('.v') else f'user, copyto: {name}'}}}"
+        for name in bench
     )

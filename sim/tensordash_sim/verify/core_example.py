@@ -1,5 +1,6 @@
 """Small program that uses every unit, for a core's testbench and timing diagrams."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -13,10 +14,12 @@ from ..golden.core.golden_core import GoldenCore, Memory
 from ..golden.core.tensors import to_groups
 from .programs.random_operands import random_values
 
-__all__ = ["Example", "example_program"]
+__all__ = ["Example", "example_program", "example_programs"]
 
 DATA = 0x400
 """Offset of the tensors from the base, in bytes; the descriptors start at the base."""
+PAGE = 4096
+"""Bytes of the pages of which a multicore's shared operands occupy whole ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +34,15 @@ class Example:
         Memory from the base, both of the same length.
     title : str
         What the program computes.
+    shared : bytes
+        Weights at address 0 that several programs load.
     """
 
     program: Program
     before: bytes
     after: bytes
     title: str
+    shared: bytes = b""
 
 
 class _Image:
@@ -62,7 +68,7 @@ def example_program(config: CoreConfig, seed: int = 0, base: int = 0) -> Example
     seed : int
         Seed of the values.
     base : int
-        First address of the memory, a multiple of 4096.
+        First address of the memory, a multiple of 64.
 
     Raises
     ------
@@ -71,16 +77,39 @@ def example_program(config: CoreConfig, seed: int = 0, base: int = 0) -> Example
 
     Source: docs/core.md.
     """
+    return _largest_example(config, base, lambda: (Random(seed), None))
+
+
+def example_programs(config: CoreConfig, cores: int, seed: int = 0) -> dict[int, Example]:
+    """Return a program for each core of a multicore, by the address at which its memory begins.
+
+    All programs load the same weights from address 0 on. Their other operands differ. The first memory begins at a
+    multiple of 4096, and each other one where the previous one ends. The parameters and errors are those of
+    `example_program`.
+    """
+
+    def example(core: int, base: int) -> Example:
+        return _largest_example(config, base, lambda: (Random(f"{seed}, core {core}"), Random(seed)))
+
+    first = example(0, PAGE)
+    begin, stride = -(-len(first.shared) // PAGE) * PAGE, len(first.before)
+    return {base: example(core, base) for core, base in enumerate(range(begin, begin + cores * stride, stride))}
+
+
+def _largest_example(config: CoreConfig, base: int, draw: Callable[[], tuple[Random, Random | None]]) -> Example:
+    """Return the largest example that fits; `draw` returns new sources of its operands and of shared weights."""
     for steps, streams in ((7, 2), (3, 1), (1, 1)):
-        if (made := _example(config, Random(seed), base, steps, streams)) is not None:
+        if (made := _example(config, *draw(), base, steps, streams)) is not None:
             return made
     raise ConfigError(
         f"core.buffer must have room for a product of one step and its results; {config.buffer} KiB are too small"
     )
 
 
-def _example(config: CoreConfig, random: Random, base: int, steps: int, streams: int) -> Example | None:
-    """Return a product of `steps`, or None if the core's memories are too small."""
+def _example(
+    config: CoreConfig, random: Random, weights: Random | None, base: int, steps: int, streams: int
+) -> Example | None:
+    """Return a product of `steps`, or None if the core's memories are too small; `weights` draws shared weights."""
     lanes = config.tile.lanes
     counts = {side: config.parts(side) * streams for side in "ab"}  # groups of positions
     bias_bytes = 4 * lanes * counts["a"]
@@ -96,9 +125,15 @@ def _example(config: CoreConfig, random: Random, base: int, steps: int, streams:
         return None
     image, program = _Image(base), Program()
     channels = steps * lanes - 1
+    shared = b""
     for side in "ba":
-        values = random_values(random, config, (channels, counts[side] * lanes), 0.6 if side == "b" else 0.3)
-        memory = image.put(to_groups(values, config).tobytes())
+        source = weights if side == "a" and weights else random
+        values = random_values(source, config, (channels, counts[side] * lanes), 0.6 if side == "b" else 0.3)
+        data = to_groups(values, config).tobytes()
+        if source is weights:
+            memory, shared = 0, data
+        else:
+            memory = image.put(data)
         program.add("load", signal=[f"layout_{side}"], memory=memory, address=places[side], count_0=sizes[side])
     if config.bias:
         biases = np.random.default_rng(random.getrandbits(32)).standard_normal(bias_bytes // 4).astype("<f4").tobytes()
@@ -149,15 +184,18 @@ def _example(config: CoreConfig, random: Random, base: int, steps: int, streams:
     program.add("record", memory=image.put(bytes(32)))
     program.add("end")
     image.bytes[: len(program.image())] = program.image()
-    golden = GoldenCore(config, Memory(len(image.bytes), base))
-    golden.memory.bytes[:] = image.bytes
+    first = 0 if shared else base
+    golden = GoldenCore(config, Memory(base - first + len(image.bytes), first))
+    golden.memory.bytes[: len(shared)] = shared
+    golden.memory.bytes[base - first :] = image.bytes
     outcome = golden.run(program.descriptors)
     assert not outcome.error, outcome
     functions = [name for name in ("bias", "relu") if getattr(config, name)]
     title = f"a product of {counts['b'] * lanes} by {channels} by {counts['a'] * lanes}"
     title += f" with {' and '.join(functions)}" if functions else ""
     title += ", stored compressed" if config.compression else ""
-    return Example(program=program, before=bytes(image.bytes), after=bytes(golden.memory.bytes), title=title)
+    after = bytes(golden.memory.bytes[base - first :])
+    return Example(program=program, before=bytes(image.bytes), after=after, title=title, shared=shared)
 
 
 def _places(config: CoreConfig, sizes: dict[str, int]) -> dict[str, int] | None:

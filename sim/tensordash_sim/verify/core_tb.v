@@ -1,24 +1,30 @@
-// Self-checking testbench of @PREFIX@_core, in plain Verilog-2005. In the folder of this file, run:
+// Self-checking testbench of @TOP@, in plain Verilog-2005. In the folder of this file, run:
 //
-//   $ iverilog -o bench @PREFIX@_core_tb.v @PREFIX@.v @PREFIX@_memories.v && vvp -n bench
-//   $ verilator --binary -CFLAGS -std=c++20 --top-module @PREFIX@_core_tb @PREFIX@.vlt @PREFIX@_core_tb.v -f @PREFIX@.f
-//   $ obj_dir/V@PREFIX@_core_tb
+//   $ iverilog -o bench @TOP@_tb.v @PREFIX@.v @PREFIX@_memories.v@MORE@ && vvp -n bench
+//   $ verilator --binary -CFLAGS -std=c++20 --top-module @TOP@_tb @PREFIX@.vlt @TOP@_tb.v -f @PREFIX@.f
+//   $ obj_dir/V@TOP@_tb
 //
-// It executes a program of @DESCRIPTORS@ descriptors (seed @SEED@): @TITLE@.
+// It executes a program of @DESCRIPTORS@ descriptors@WHERE@ (seed @SEED@): @TITLE@.
 // The .hex files have the memory before the program, and the memory that the golden model computes.
 // In the first run, memory responds at once. In the second run, after a soft reset, it responds late and with pauses.
 
-module @PREFIX@_core_tb;
+module @TOP@_tb;
 
   localparam DATA = @DATA@;            // bits of a beat of memory
   localparam BYTES = DATA / 8;
   localparam ADDRESS = @ADDRESS@;      // bits of an address
   localparam BEATS = @BEATS@;          // beats in memory, which starts at address 0
   localparam DESCRIPTORS = @DESCRIPTORS@;
-  localparam LOG2_PLACES = @LOG2_PLACES@;     // places of the descriptors' ring at address 0, as a power of two
+  localparam LOG2_PLACES = @LOG2_PLACES@;     // places of a ring of descriptors, as a power of two
+  localparam CORES = @CORES@;
+  localparam RING = @RING@;             // address of the first core's ring
+  localparam STRIDE = @STRIDE@;        // bytes from one core's ring to the next
+  localparam SHARED = @SHARED@;           // bytes of shared operands, from address 0 on
+  localparam REGISTER_BITS = @REGISTER_BITS@;   // bits of a register's address
+  localparam ID_BITS = @ID_BITS@;         // bits of an ID on the memory bus
   localparam LIMIT = @LIMIT@;          // maximum cycles of a program
 
-  // Offsets of registers; see docs/core.md and @PREFIX@.h.
+  // Offsets of registers; see @HEADERS@.
 @REGISTERS@
 
   reg [DATA-1:0] before_file [0:BEATS-1];
@@ -27,9 +33,9 @@ module @PREFIX@_core_tb;
 
   reg clk = 0;
   reg rst = 1;
-  wire irq;
+  wire [CORES-1:0] irq;
 
-  reg [11:0] s_axi_awaddr = 0;
+  reg [REGISTER_BITS-1:0] s_axi_awaddr = 0;
   reg s_axi_awvalid = 0;
   wire s_axi_awready;
   reg [31:0] s_axi_wdata = 0;
@@ -38,7 +44,7 @@ module @PREFIX@_core_tb;
   wire [1:0] s_axi_bresp;
   wire s_axi_bvalid;
   reg s_axi_bready = 0;
-  reg [11:0] s_axi_araddr = 0;
+  reg [REGISTER_BITS-1:0] s_axi_araddr = 0;
   reg s_axi_arvalid = 0;
   wire s_axi_arready;
   wire [31:0] s_axi_rdata;
@@ -46,15 +52,18 @@ module @PREFIX@_core_tb;
   wire s_axi_rvalid;
   reg s_axi_rready = 0;
 
-  wire m_axi_arid, m_axi_arvalid;
+  wire [ID_BITS-1:0] m_axi_arid;
+  wire m_axi_arvalid;
   reg m_axi_arready;
   wire [63:0] m_axi_araddr;
   wire [7:0] m_axi_arlen;
-  reg m_axi_rid, m_axi_rlast, m_axi_rvalid;
+  reg [ID_BITS-1:0] m_axi_rid;
+  reg m_axi_rlast, m_axi_rvalid;
   wire m_axi_rready;
   reg [DATA-1:0] m_axi_rdata;
   reg [1:0] m_axi_rresp;
-  wire m_axi_awid, m_axi_awvalid;
+  wire [ID_BITS-1:0] m_axi_awid;
+  wire m_axi_awvalid;
   reg m_axi_awready;
   wire [63:0] m_axi_awaddr;
   wire [7:0] m_axi_awlen;
@@ -62,11 +71,12 @@ module @PREFIX@_core_tb;
   wire [BYTES-1:0] m_axi_wstrb;
   wire m_axi_wlast, m_axi_wvalid;
   reg m_axi_wready;
-  reg m_axi_bid, m_axi_bvalid;
+  reg [ID_BITS-1:0] m_axi_bid;
+  reg m_axi_bvalid;
   reg [1:0] m_axi_bresp;
   wire m_axi_bready;
 
-  @PREFIX@_core dut (
+  @TOP@ dut (
     .clk(clk), .rst(rst), .irq(irq),
     .s_axi_awaddr(s_axi_awaddr), .s_axi_awprot(3'd0), .s_axi_awvalid(s_axi_awvalid), .s_axi_awready(s_axi_awready),
     .s_axi_wdata(s_axi_wdata), .s_axi_wstrb(4'd15), .s_axi_wvalid(s_axi_wvalid), .s_axi_wready(s_axi_wready),
@@ -117,14 +127,15 @@ module @PREFIX@_core_tb;
   // Outputs of the core are sampled at the clock edge; its inputs change after the edge.
   reg [63:0] read_address [0:63];
   integer read_length [0:63];
-  reg read_id [0:63];
+  reg [ID_BITS-1:0] read_id [0:63];
   integer read_in, read_out, read_beat;
   reg [63:0] write_address [0:63];
   integer write_length [0:63];
+  reg [ID_BITS-1:0] write_id [0:63];
   integer write_in, write_out, write_beat;
   reg last;
-  integer answers;                     // complete writes without a response
-  integer read_bursts, write_bursts;
+  integer answered_out;                // writes with a response
+  integer read_bursts, write_bursts, shared_beats;
   reg [63:0] beat_address;
   integer i, place;                    // `place`: index of a beat in memory
 
@@ -140,7 +151,7 @@ module @PREFIX@_core_tb;
       write_in = 0;
       write_out = 0;
       write_beat = 0;
-      answers = 0;
+      answered_out = 0;
     end
   endtask
 
@@ -159,6 +170,7 @@ module @PREFIX@_core_tb;
         read_id[read_in % 64] = m_axi_arid;
         read_in = read_in + 1;
         read_bursts = read_bursts + 1;
+        if (m_axi_araddr < SHARED) shared_beats = shared_beats + {24'd0, m_axi_arlen} + 1;
         if (m_axi_araddr % BYTES != 0) fail("a burst's address", m_axi_araddr, 0);
       end
       m_axi_arready <= read_in - read_out < 63 && !pause(0);
@@ -182,11 +194,12 @@ module @PREFIX@_core_tb;
       if (m_axi_awvalid && m_axi_awready) begin
         write_address[write_in % 64] = m_axi_awaddr;
         write_length[write_in % 64] = {24'd0, m_axi_awlen};
+        write_id[write_in % 64] = m_axi_awid;
         write_in = write_in + 1;
         write_bursts = write_bursts + 1;
         if (m_axi_awaddr % BYTES != 0) fail("a burst's address", m_axi_awaddr, 0);
       end
-      m_axi_awready <= write_in - write_out < 63 && !pause(0);
+      m_axi_awready <= write_in - answered_out < 63 && !pause(0);
       if (m_axi_wvalid && m_axi_wready) begin
         // Data are accepted only after their address.
         beat_address = write_address[write_out % 64] + {32'd0, write_beat * BYTES};
@@ -200,14 +213,13 @@ module @PREFIX@_core_tb;
         if (last) begin
           write_out = write_out + 1;
           write_beat = 0;
-          answers = answers + 1;
         end else write_beat = write_beat + 1;
       end
       m_axi_wready <= write_out != write_in && !pause(0);
-      if (m_axi_bvalid && m_axi_bready) answers = answers - 1;
+      if (m_axi_bvalid && m_axi_bready) answered_out = answered_out + 1;
       if (!m_axi_bvalid || m_axi_bready) begin
-        m_axi_bvalid <= answers > 0 && !pause(0);
-        m_axi_bid <= 0;
+        m_axi_bvalid <= answered_out != write_out && !pause(0);
+        m_axi_bid <= write_id[answered_out % 64];
         m_axi_bresp <= 0;
       end
     end
@@ -215,9 +227,9 @@ module @PREFIX@_core_tb;
 
   // Registers. From here on, tasks drive inputs at the falling clock edge. The core samples them at the rising edge.
   reg address_taken, data_taken, answered;
-  task write_register(input [11:0] address, input [31:0] data);
+  task write_register(input integer address, input [31:0] data);
     begin
-      s_axi_awaddr = address;
+      s_axi_awaddr = address[REGISTER_BITS-1:0];
       s_axi_awvalid = 1;
       s_axi_wdata = data;
       s_axi_wvalid = 1;
@@ -237,9 +249,9 @@ module @PREFIX@_core_tb;
   endtask
 
   reg [31:0] value;
-  task read_register(input [11:0] address);
+  task read_register(input integer address);
     begin
-      s_axi_araddr = address;
+      s_axi_araddr = address[REGISTER_BITS-1:0];
       s_axi_arvalid = 1;
       s_axi_rready = 1;
       answered = 0;
@@ -255,28 +267,37 @@ module @PREFIX@_core_tb;
     end
   endtask
 
-  task check_register(input [8*24-1:0] name, input [11:0] address, input [31:0] expected);
+  task check_register(input [8*24-1:0] name, input integer address, input [31:0] expected);
     begin
       read_register(address);
       if (value !== expected) fail(name, {32'd0, value}, {32'd0, expected});
     end
   endtask
 
-  // Run the program, and compare memory after it.
-  integer beat, limit;
+  // Run the programs, and compare memory after them.
+  integer beat, limit, core, at;       // `at`: address of a core's registers
   task run(input in_gaps);
     begin
       gaps = in_gaps;
+      shared_beats = 0;
       for (beat = 0; beat < BEATS; beat = beat + 1) memory[beat] = before_file[beat];
-      write_register(QUEUE_BASE, 0);
-      write_register(QUEUE_BASE_HIGH, 0);
-      write_register(QUEUE_SIZE, LOG2_PLACES);
-      write_register(INTERRUPT_ENABLE, 3);
-      write_register(CONTROL, 1);
-      if (irq !== 0) fail("irq", {63'd0, irq}, 0);
-      write_register(TAIL, DESCRIPTORS);
+@     write_register(SHARED_BASE, 0);
+@     write_register(SHARED_BASE_HIGH, 0);
+@     write_register(SHARED_LIMIT, SHARED - 1);
+@     write_register(SHARED_LIMIT_HIGH, 0);
+@     write_register(PATIENCE, 65535);
+      for (core = 0; core < CORES; core = core + 1) begin
+        at = 4096 * core;
+        write_register(at + QUEUE_BASE, RING + STRIDE * core);
+        write_register(at + QUEUE_BASE_HIGH, 0);
+        write_register(at + QUEUE_SIZE, LOG2_PLACES);
+        write_register(at + INTERRUPT_ENABLE, 3);
+        write_register(at + CONTROL, 1);
+      end
+      if (irq !== 0) fail("irq", {{64-CORES{1'b0}}, irq}, 0);
+      for (core = 0; core < CORES; core = core + 1) write_register(4096 * core + TAIL, DESCRIPTORS);
       limit = LIMIT;
-      while (irq !== 1 && limit > 0) begin
+      while (irq !== {CORES{1'b1}} && limit > 0) begin
         @(negedge clk);
         limit = limit - 1;
       end
@@ -285,12 +306,17 @@ module @PREFIX@_core_tb;
         errors = errors + 1;
       end
       if (!in_gaps) cycles = LIMIT - limit;
-      check_register("done", DONE, DESCRIPTORS);
-      check_register("error", ERROR, 0);
-      check_register("cause", CAUSE, 1);
-      check_register("status", STATUS, 0);
-      write_register(CAUSE, 1);
-      if (irq !== 0) fail("irq", {63'd0, irq}, 0);
+      for (core = 0; core < CORES; core = core + 1) begin
+        at = 4096 * core;
+        check_register("done", at + DONE, DESCRIPTORS);
+        check_register("error", at + ERROR, 0);
+        check_register("cause", at + CAUSE, 1);
+        check_register("status", at + STATUS, 0);
+        write_register(at + CAUSE, 1);
+      end
+      if (irq !== 0) fail("irq", {{64-CORES{1'b0}}, irq}, 0);
+@     check_register("patience", PATIENCE, 65535);
+@     if (shared_beats != SHARED / BYTES) fail("shared beats", {32'd0, shared_beats}, SHARED / BYTES);
       for (beat = 0; beat < BEATS; beat = beat + 1) begin
         compared = compared + BYTES;
         if (memory[beat] !== after_file[beat]) begin
@@ -305,30 +331,36 @@ module @PREFIX@_core_tb;
   initial begin
     read_bursts = 0;
     write_bursts = 0;
-    $readmemh("@PREFIX@_core_tb_before.hex", before_file);
-    $readmemh("@PREFIX@_core_tb_after.hex", after_file);
+    $readmemh("@TOP@_tb_before.hex", before_file);
+    $readmemh("@TOP@_tb_after.hex", after_file);
     repeat (3) @(negedge clk);
     rst = 0;
     @(negedge clk);
-    check_register("identity", IDENTITY, 32'h@IDENTITY@);
-    check_register("digest", DIGEST, 32'h@DIGEST_LOW@);
-    check_register("digest_high", DIGEST_HIGH, 32'h@DIGEST_HIGH@);
+    for (core = 0; core < CORES; core = core + 1) begin
+      at = 4096 * core;
+      check_register("identity", at + IDENTITY, 32'h@IDENTITY@);
+      check_register("digest", at + DIGEST, 32'h@DIGEST_LOW@);
+      check_register("digest_high", at + DIGEST_HIGH, 32'h@DIGEST_HIGH@);
+    end
     run(0);
 
     // Soft reset, then the second run.
-    write_register(CONTROL, 2);
-    limit = 1000;
-    value = 2;
-    while (value[1] && limit > 0) begin
-      read_register(STATUS);
-      limit = limit - 1;
+    for (core = 0; core < CORES; core = core + 1) begin
+      at = 4096 * core;
+      write_register(at + CONTROL, 2);
+      limit = 1000;
+      value = 2;
+      while (value[1] && limit > 0) begin
+        read_register(at + STATUS);
+        limit = limit - 1;
+      end
+      check_register("head", at + HEAD, 0);
     end
-    check_register("head", HEAD, 0);
     run(1);
 
     if (errors == 0)
       $display("PASS: %0d descriptors in %0d cycles, %0d bytes compared, %0d bursts read and %0d written (seed %0d)",
-        DESCRIPTORS, cycles, compared, read_bursts, write_bursts, @SEED@);
+        CORES * DESCRIPTORS, cycles, compared, read_bursts, write_bursts, @SEED@);
     else begin
       $display("FAIL: %0d errors (seed %0d)", errors, @SEED@);
       $fatal(1);

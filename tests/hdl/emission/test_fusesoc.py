@@ -200,6 +200,22 @@ def test_sim_verilator_of_the_preset_core(tmp_path: Path) -> None:
     assert "PASS: " in run.stdout
 
 
+@needs_icarus
+def test_sim_of_a_multicore(tmp_path: Path) -> None:
+    bench = render_core_testbench(SMALL_CORE, "mine") | render_core_testbench(SMALL_CORE, "mine", cores=2)
+    generate(SMALL_CORE, tmp_path / "core", "mine", bench, 2)
+    for target, count in (("sim_multicore", 18), ("sim", 9)):
+        run = fusesoc(tmp_path / "core", f"run --target={target} mine", tmp_path)
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert f"PASS: {count} descriptors" in run.stdout
+    run = fusesoc(tmp_path / "core", "run --setup --target=multicore --tool=verilator mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    description = next((tmp_path / "build").rglob("multicore-verilator/*.eda.yml")).read_text()
+    assert "toplevel: mine_multicore" in description
+    assert "mine_multicore.sdc" in description
+
+
 def test_sim_of_a_core_only_with_a_testbench() -> None:
     assert "\n  sim" not in core_of_core("mine", "0")  # a target
     assert "toplevel: mine_core_tb" in core_of_core("mine", "0", ["mine_core_tb.v", "mine_core_tb_after.hex"])
+    assert "\n  sim" not in core_of_core("mine", "0", cores=2)

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, texts: dict[str, str]) -> Path:
 def test_files_of_the_core_stay(texts):
     alone = render_core(CONFIG, "mine")
     assert [name for name in texts if name not in alone] == ADDED
-    assert {name for name in alone if alone[name] != texts[name]} == {"mine.f", "mine.vlt", "config.json"}
+    assert {name for name in alone if alone[name] != texts[name]} == {"mine.f", "mine.vlt", "mine.core", "config.json"}
     assert json.loads(texts["config.json"]) == {**json.loads(alone["config.json"]), "cores": 3}
     assert texts["mine.f"].split() == ["mine.v", "mine_memories.v", "mine_multicore.v"]
     assert all("tensordash_" not in texts[name] for name in ADDED)

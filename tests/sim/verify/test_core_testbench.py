@@ -14,13 +14,14 @@ from tensordash.configuration.preset import load_any_preset, preset_names
 from tensordash.emission.verilog import generate
 from tensordash_sim.golden.core.tensors import from_groups, inflate, value_type
 from tensordash_sim.verify import simulator_names
-from tensordash_sim.verify.core_example import example_program
+from tensordash_sim.verify.core_example import example_program, example_programs
 from tensordash_sim.verify.core_testbench import render_core_testbench
 
 from ...emitted_commands import run_verilator_commands
 from .plain_testbench import change, change_digit, check_fails, needs_icarus, run_icarus
 
 FILES = ("mine_core_tb.v", "mine.v", "mine_memories.v")
+MULTICORE_FILES = ("mine_multicore_tb.v", "mine.v", "mine_memories.v", "mine_multicore.v")
 
 SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false")
 CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
@@ -29,8 +30,8 @@ CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
 }
 
 
-def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
-    generate(config, folder, "mine", render_core_testbench(config, "mine", seed))
+def write(folder: Path, config: CoreConfig, seed: int = 0, cores: int = 1) -> None:
+    generate(config, folder, "mine", render_core_testbench(config, "mine", seed, cores), cores)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +142,61 @@ def test_documented_commands_match_the_tests(small: Path) -> None:
     text = (small / "mine_core_tb.v").read_text()
     assert "//   $ iverilog -o bench mine_core_tb.v mine.v mine_memories.v && vvp -n bench\n" in text
     assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)
+
+
+@pytest.fixture(scope="module")
+def small_multicore(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Emit a multicore of two small cores once; return its files."""
+    folder = tmp_path_factory.mktemp("small_multicore")
+    write(folder, SMALL, cores=2)
+    return folder
+
+
+@needs_icarus
+@pytest.mark.parametrize(
+    "cores", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(16, marks=pytest.mark.slow)]
+)
+def test_multicore_passes(cores: int, small_multicore: Path, tmp_path: Path) -> None:
+    """The bursts of the weights are read once for all cores."""
+    folder = small_multicore if cores == 2 else tmp_path
+    if cores != 2:
+        write(folder, SMALL, cores=cores)
+    status, output = run_icarus(folder, *MULTICORE_FILES)
+    assert status == 0, output
+    assert output.startswith(f"PASS: {9 * cores} descriptors in ")
+
+
+BROKEN_MULTICORE = {
+    "no sharing": ("mine_multicore_tb.v", r"SHARED_LIMIT, SHARED - 1", "SHARED_BASE, 4096", "shared beats is"),
+    "no patience": ("mine_multicore_tb.v", r"write_register\(PATIENCE, 65535\)", "", "patience is"),
+    "an interrupt too early": ("mine_multicore.v", r"irq = {core_1__irq,", "irq = {core_0__irq,", "done is"),
+    "no interrupt": ("mine_multicore.v", r"irq = {core_1__irq,", "irq = {1'b0,", "no interrupt in"),
+    "IDs of the first core": ("mine_multicore.v", r"axi_awid <= 2'd2 & [^;]*;", "axi_awid <= 2'd0;", "no interrupt in"),
+    "writes of the first core": ("mine_multicore.v", r"{40{chosen\[1\]}}", "40'd0", "memory at"),
+    "a reset of the first core only": (
+        "mine_multicore_tb.v",
+        r"at = 4096 \* core;\s+write_register\(at \+ CONTROL, 2\)",
+        "at = 0; write_register(CONTROL, 2)",
+        "done is",
+    ),
+}
+
+
+@pytest.mark.sampled(2)
+@needs_icarus
+@pytest.mark.parametrize("name", BROKEN_MULTICORE)
+def test_multicore_fails_on_broken_files(name: str, small_multicore: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(small_multicore, tmp_path / "multicore"))
+    file, pattern, replacement, message = BROKEN_MULTICORE[name]
+    change(folder / file, pattern, replacement)
+    check_fails(folder, message, *MULTICORE_FILES)
+
+
+def test_cores_differ_in_all_but_the_weights() -> None:
+    first, second = example_programs(SMALL, 2).values()
+    assert first.shared == second.shared
+    assert first.before != second.before
+    assert first.after != second.after
 
 
 def floats(bits: np.ndarray, fmt: FloatFormat) -> np.ndarray:
