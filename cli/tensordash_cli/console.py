@@ -26,6 +26,7 @@ __all__ = [
     "FiniteRange",
     "WholeRange",
     "any_config_options",
+    "check_drop_steps",
     "chosen_config",
     "config_options",
     "core_options",
@@ -163,6 +164,16 @@ def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Pat
     if len(configs) > 1 or len(folders) > 1 or [*configs, *folders] != list(inputs):
         raise click.UsageError(f"give {names}, not {' '.join(map(str, inputs))}")
     return next(iter(configs), None), next(iter(folders), None)
+
+
+def check_drop_steps(config: TileConfig) -> None:
+    """Raise an error that names --drop-steps, unless the tile skips zeros of the row side only."""
+    from tensordash_sim.cycles import require_row_side
+
+    try:
+        require_row_side(config)
+    except ValueError as error:
+        raise click.UsageError(f"--drop-steps: {error}") from None
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from tensordash.extras import require
 
 from .console import (
     WholeRange,
+    check_drop_steps,
     chosen_config,
     json_option,
     preset_options,
@@ -36,6 +37,11 @@ __all__ = ["command"]
 @click.option("--trace", metavar="RUN.trace", type=Path, help="Schedules of this trace (default: the package's).")
 @click.option("--step", type=WholeRange(min=0), help="Index of the step of RUN.trace (default: the last one).")
 @click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="The chip around the tiles of RUN.trace.")
+@click.option(
+    "--drop-steps",
+    is_flag=True,
+    help="Also count and plan tiles that drop steps which are empty in all rows, as in a core with core.drop_steps.",
+)
 @click.option("--synth/--no-synth", "synth", default=None, help="Synthesize the tile: area, clock and power (default).")
 @click.option(
     "--plan/--no-plan",
@@ -58,6 +64,7 @@ def command(
     trace: Path | None,
     step: int | None,
     chip_file: Path | None,
+    drop_steps: bool,
     synth: bool | None,
     plan: bool | None,
     layer: str | None,
@@ -84,8 +91,10 @@ def command(
     if output.suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output must be a .html file, not {output}")
     is_trace = folder is not None and (folder.suffix == ".trace" or (folder / INDEX).is_file())
-    if not is_trace and any(each is not None for each in (step, chip_file, synth, plan)):
-        raise click.UsageError("--step, --chip, --synth and --plan go with RUN.trace")
+    if not is_trace and (drop_steps or any(each is not None for each in (step, chip_file, synth, plan))):
+        raise click.UsageError("--step, --chip, --drop-steps, --synth and --plan go with RUN.trace")
+    if drop_steps:
+        check_drop_steps(config)
     if is_trace and trace is not None:
         raise click.UsageError("--trace does not go with RUN.trace, whose schedules are shown")
     charts = () if folder is None else ("plotly",)
@@ -97,7 +106,7 @@ def command(
         layer = _first_layer(folder) if layer is None else layer
     runs = _runs(config, trace, layer, operations, passes, seed)
     if is_trace and folder is not None:
-        results = _verdict(folder, config, chip_file, step, synth is not False, plan)
+        results = _verdict(folder, config, chip_file, step, synth is not False, plan, drop_steps)
     elif folder is not None:
         results, title = load_results(folder), "TensorDash: evaluation"
     with progress.status("writing the page"):
@@ -133,7 +142,13 @@ def _first_layer(folder: Path) -> str:
 
 
 def _verdict(
-    folder: Path, config: TileConfig, chip_file: Path | None, step: int | None, synth: bool, plan: bool | None
+    folder: Path,
+    config: TileConfig,
+    chip_file: Path | None,
+    step: int | None,
+    synth: bool,
+    plan: bool | None,
+    drop_steps: bool,
 ) -> list["Figure"]:
     """Compute the figures of a recorded step; energy uses the power of this tile."""
     from tensordash_sim.evaluation.verdict import verdict
@@ -164,6 +179,7 @@ def _verdict(
             step=step,
             synthesis=synthesis,
             plan=plan,
+            drop_steps=drop_steps,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
 

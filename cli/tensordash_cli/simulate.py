@@ -17,6 +17,7 @@ from tensordash.extras import require
 from .console import (
     FiniteRange,
     WholeRange,
+    check_drop_steps,
     chosen_config,
     explicit_parameters,
     is_writable,
@@ -140,7 +141,7 @@ def command(
             raise click.UsageError(f"{options[name].opts[-1]} does not go with {chosen[0]}")
     _choice("--row-order", arguments["row_order"], ("natural", "density"))
     if arguments["drop_steps"]:
-        _require_row_side(config)
+        check_drop_steps(config)
     _set_threads(threads)
     if trace is not None:
         _trace(config, trace, arguments, has_output="output" in options)
@@ -153,15 +154,6 @@ def command(
 def _choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise click.UsageError(f"{option} must be one of {', '.join(allowed)}, not {value!r}")
-
-
-def _require_row_side(config: TileConfig) -> None:
-    from tensordash_sim.cycles import require_row_side
-
-    try:
-        require_row_side(config)
-    except ValueError as error:
-        raise click.UsageError(f"--drop-steps: {error}") from None
 
 
 def _set_threads(threads: int | None) -> None:

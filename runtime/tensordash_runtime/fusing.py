@@ -64,9 +64,9 @@ def _matmul(bias: Tensor | None, x: Tensor, y: Tensor, relu: bool, mask: Tensor 
 
 
 @torch.library.custom_op("tensordash::masked_matmul", mutates_args=())
-def _masked_matmul(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    result: Tensor = ATEN.mm(x, y) * mask
-    return result
+def _masked_matmul(x: Tensor, y: Tensor, mask: Tensor, addend: Tensor | None) -> Tensor:
+    product: Tensor = ATEN.mm(x, y)
+    return (product if addend is None else addend + product) * mask
 
 
 for _operation in (_convolution, _convolution_input, _matmul, _masked_matmul):
@@ -79,8 +79,8 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
     A convolution or matrix product is fused with a bias and ReLU. In a joint graph, the gradient of a convolution's
     input, or a matrix product, is fused with the gradient of ReLU. The gradient of a matrix of weights is fused with
     its product with an input of the graph that multiplies the weights, too; only masks of zeros and ones then reach the
-    core. Nothing is fused if another operation uses the intermediate result, or if the core lacks the bias, ReLU or
-    mask.
+    core, and the host adds what that gradient is added to. Nothing is fused if another operation uses the intermediate
+    result, or if the core lacks the bias, ReLU or mask.
 
     Parameters
     ----------
@@ -177,17 +177,38 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
 
 
 def _fuse_weight_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
-    """Fuse ``mm(...).t().t() * mask`` where an earlier node multiplies the same mask by weights of its shape."""
+    """Fuse ``mm(...).t().t() * mask`` where an earlier node multiplies the same mask by weights of its shape.
+
+    `torch.nn.utils.prune` stores the masked weights in the module. The product is then first added to the gradient that
+    they have from other uses: ``(addend + mm(...).t().t()) * mask``.
+    """
     for grad, mask in (node.args, node.args[::-1]):
         if not (_multiplies_weights(mask, node) and _fits(mask, node, config)):
             continue
-        product, is_turned, has_one_user = grad, False, True
-        while has_one_user and getattr(product, "target", None) is ATEN.t.default:
-            has_one_user = len(product.users) == 1
-            product, is_turned = product.args[0], not is_turned
-        if getattr(product, "target", None) is ATEN.mm.default and not is_turned and len(product.users) == 1:
-            _replace(graph, node, torch.ops.tensordash.masked_matmul.default, (*product.args, mask))
-            return
+        for part, addend in _addends(grad):
+            if (product := _product(part)) is not None:
+                arguments = (*product.args, mask, addend)
+                _replace(graph, node, torch.ops.tensordash.masked_matmul.default, arguments)
+                return
+
+
+def _addends(grad: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of a part of a gradient and of its addend, which may be None."""
+    if getattr(grad, "target", None) is not ATEN.add.Tensor or grad.kwargs or len(grad.users) > 1:
+        return [(grad, None)]
+    parts = grad.args
+    are_alike = all(isinstance(part, Node) and _kind(part) == _kind(grad) for part in parts)
+    return [tuple(parts), tuple(parts[::-1])] if are_alike else []
+
+
+def _product(grad: Any) -> Any:
+    """Return the matrix product that a gradient is, turned an even number of times; None if it has other users."""
+    product, is_turned, has_one_user = grad, False, True
+    while has_one_user and getattr(product, "target", None) is ATEN.t.default:
+        has_one_user = len(product.users) == 1
+        product, is_turned = product.args[0], not is_turned
+    is_fusible = getattr(product, "target", None) is ATEN.mm.default and not is_turned and len(product.users) == 1
+    return product if is_fusible else None
 
 
 def _multiplies_weights(mask: Any, node: Any) -> bool:

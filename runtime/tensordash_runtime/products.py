@@ -96,10 +96,12 @@ def _fused_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 def _masked_product(at: Contracting, call: Call) -> torch.Tensor | None:
     """Run the gradient of masked weights. The device gets the mask if its values are zeros and ones."""
-    x, y, mask = call.args
+    x, y, mask, addend = call.args
     is_mask = bool(((mask == 0) | (mask == 1)).all())
     result = _fused_product(at, replace(call, args=(None, x, y, False, mask if is_mask else None)))
-    return result if result is None or is_mask else result * mask
+    if result is None or (is_mask and addend is None):
+        return result
+    return (result if addend is None else addend + result) * mask
 
 
 def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:

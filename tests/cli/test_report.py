@@ -105,6 +105,16 @@ def test_a_network_from_its_trace(folder: Path, capfd: pytest.CaptureFixture[str
     assert list(document["figures"]) == ["verdict", "speedup", "zeros", "measures", "limits", "roofline", "energy"]
 
 
+def test_dropped_steps_are_an_option(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    notes = []
+    for option in ("", " --drop-steps"):
+        _, out, _ = call(f"run.trace -o page.html --no-synth --json{option}", capfd)
+        notes.append(json.loads(out)["figures"]["speedup"]["notes"])
+    assert notes[1][0] == notes[0][0]
+    assert [len(each) for each in notes] == [1, 2]
+    assert notes[1][1].startswith("With dropped steps it would be ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -128,7 +138,12 @@ def test_a_network_from_its_trace(folder: Path, capfd: pytest.CaptureFixture[str
         ("run.trace -o page.html --no-synth --layer fc9", "--layer and --op must be one of fc AxW, not fc9"),
         ("run.trace -o page.html --trace run.trace", "--trace does not go with RUN.trace, whose schedules are shown"),
         ("nothing.trace -o page.html --no-synth", "nothing.trace"),
-        ("results -o page.html --step 0", "--step, --chip, --synth and --plan go with RUN.trace"),
+        ("results -o page.html --step 0", "--step, --chip, --drop-steps, --synth and --plan go with RUN.trace"),
+        ("results -o page.html --drop-steps", "--step, --chip, --drop-steps, --synth and --plan go with RUN.trace"),
+        (
+            "run.trace -o page.html --no-synth --drop-steps --set tile.sparsity=both",
+            '--drop-steps: tile.sparsity must be "rows" to drop empty steps, not "both"',
+        ),
         ("-o page.html --set tile.rows=0", "tile.rows must be an integer from 1 to 16, not 0"),
     ],
 )

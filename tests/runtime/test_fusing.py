@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import tensordash_runtime.compiled as compiled
 from tensordash.configuration.core_config import CoreConfig
@@ -257,11 +258,15 @@ class Masked(nn.Module):
 
 
 class MaskedTwice(Masked):
-    """Multiply the masked weights' gradient by the mask, and use the gradient before it as well."""
+    """Multiply the gradient of masked weights by the mask, and return the gradient before it as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = nn.Parameter(torch.randn(12, 8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weights = self.weight * self.mask  # type: ignore[operator]
-        return nn.functional.linear(x, weights) + weights.square().sum()
+        weights = self.weight * self.mask + self.offset  # type: ignore[operator]
+        return nn.functional.linear(x, weights, self.bias)
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8)], ids=str)
@@ -286,6 +291,41 @@ def test_gradients_with_two_users_have_no_mask(device: Device) -> None:
     results, run = step(model, x, device)
     assert all(map(torch.equal, results, expected))
     assert not any("mask" in each.fused for each in run.contractions)
+
+
+class Penalised(nn.Module):
+    """Multiply by pruned weights, and add a term that uses the masked weights which `prune` stores in the layer."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.layer, self.weight = nn.Linear(8, 12), weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + self.weight * (1 + self.layer.weight).square().sum()
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.5])
+@pytest.mark.parametrize(("factor", "masks"), [(1.0, 3), (0.75, 1)])
+def test_pruned_weights(device: Device, penalty: float, factor: float, masks: int) -> None:
+    """Both masks of weights reach the core, as ReLU's does, unless they have other values than 0 and 1.
+
+    The host adds the gradient that masked weights have from other uses.
+    """
+
+    def pruned() -> nn.Module:
+        model = seeded(lambda: Penalised(penalty) if penalty else nn.Linear(8, 12), nn.ReLU, lambda: nn.Linear(12, 4))
+        for layer in [each for each in model.modules() if isinstance(each, nn.Linear)]:
+            blocks = torch.rand(layer.out_features // 4, layer.in_features // 4) < 0.5
+            mask = factor * blocks.repeat_interleave(4, 0).repeat_interleave(4, 1)
+            prune.custom_from_mask(layer, "weight", mask.half())
+        return model
+
+    model, x = pruned(), inputs(16, 8)
+    expected, plain = step(model, x, device, fuse=False)
+    results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
+    assert [each.fused for each in run.contractions].count(("mask",)) == masks
+    assert len(run.contractions) == len(plain.contractions)
 
 
 def test_masked_weights_in_float32(device: Device) -> None:
@@ -314,7 +354,7 @@ def test_registrations(which: str) -> None:
         "fused_convolution": (a, w, b, *settings, True),
         "fused_convolution_input": (g, a, w, *settings, torch.randn_like(a)),
         "fused_matmul": (b, torch.randn(3, 5), torch.randn(5, 4), True, torch.randn(3, 4)),
-        "masked_matmul": (torch.randn(3, 5), torch.randn(5, 4), torch.ones(3, 4)),
+        "masked_matmul": (torch.randn(3, 5), torch.randn(5, 4), torch.ones(3, 4), torch.randn(3, 4)),
     }[which]
     operation = getattr(torch.ops.tensordash, which).default
     torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -15,6 +15,8 @@ __all__ = ["planned"]
 
 NONE = "no plan"
 ORDER = "order"
+DENSE, TENSORDASH, DROPPED = "dense_on_chip", "on_chip", "dropped_on_chip"
+"""Cycles without DRAM, by their names in `OperationResult`."""
 
 
 def planned(
@@ -27,7 +29,8 @@ def planned(
 ) -> Figure:
     """Return the figure of a step's speedup by the measures of its plan, element-wise work and optimizer included.
 
-    TensorDash and the baseline have the same measures. Each has its own plan, which `planner.replay` checks.
+    TensorDash and the baseline have the same measures. Each has its own plan, which `planner.replay` checks. Tiles that
+    drop empty steps have a plan, too, if `results` have their cycles.
 
     Parameters
     ----------
@@ -48,33 +51,35 @@ def planned(
         If the step's flow was not recorded completely.
     """
     plain, ordered = results["as recorded"], results["all of them"]
+    series = {TENSORDASH: "{:g} GB/s"}
+    if all(DROPPED in each for each in (*plain, *ordered)):
+        series[DROPPED] = "{:g} GB/s, with dropped steps"
     graphs = {
-        (which, order): step_graph(
-            step, [each[key] for each in (ordered if order else plain)], [each[key] for each in plain]
+        (tile, order): step_graph(
+            step, [each[tile] for each in (ordered if order else plain)], [each[tile] for each in plain]
         )
-        for which, key in (("dense", "dense_on_chip"), ("sparse", "on_chip"))
+        for tile in (DENSE, *series)
         for order in (False, True)
     }
     own = chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3
     names = list(MEASURES)
     rows = [(own, count) for count in range(len(names) + 2)]
     rows += [(gbps, count) for gbps in BANDWIDTHS if gbps != own for count in (0, len(names) + 1)]
-    points, best = [], dict[float, float]()
+    points: list[Point] = []
+    best: dict[str, dict[float, float]] = {tile: {} for tile in series}
     for done, (gbps, count) in enumerate(sorted(rows)):
         progress(done, len(rows))
         budget = Budget.of(chip, gbps=gbps, columns=config.columns)
         plans: dict[str, Plan] = {}
-        for which in ("dense", "sparse"):
-            plans[which] = plan_step(graphs[which, count > len(names)], budget, names[:count])
-            replay(plans[which])
-        speedup = plans["dense"].cycles / plans["sparse"].cycles
-        best[gbps] = speedup
+        for tile in (DENSE, *series):
+            plans[tile] = plan_step(graphs[tile, count > len(names)], budget, names[:count])
+            replay(plans[tile])
         added = NONE if not count else ORDER if count > len(names) else names[count - 1]
-        more = {
-            "cycles": plans["sparse"].cycles,
-            "dram_bytes": plans["sparse"].dram,
-            "stages": len(plans["sparse"].stages),
-        }
-        points.append(Point(metric="speedup", series=f"{gbps:g} GB/s", x=added, ours=speedup, more=more))
+        for tile, name in series.items():
+            plan = plans[tile]
+            speedup = best[tile][gbps] = plans[DENSE].cycles / plan.cycles
+            more = {"cycles": plan.cycles, "dram_bytes": plan.dram, "stages": len(plan.stages)}
+            points.append(Point(metric="speedup", series=name.format(gbps), x=added, ours=speedup, more=more))
     progress(len(rows), len(rows))
-    return verdict_figure("plan", where, points, best=best, graph=graphs["sparse", False])
+    graph = graphs[TENSORDASH, False]
+    return verdict_figure("plan", where, points, best=best[TENSORDASH], dropped=best.get(DROPPED, {}), graph=graph)

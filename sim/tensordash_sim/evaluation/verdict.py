@@ -38,7 +38,7 @@ SPEEDUPS = {
     "with dropped steps, if none waited": "dropped_speedup",
     "most that zeros allow": "ideal_speedup",
 }
-"""Entries of `totals` by metric. Only tiles that skip zeros of the row side drop steps."""
+"""Entries of `totals` by metric."""
 Progress = Callable[[int, int], None]
 
 
@@ -50,6 +50,7 @@ def verdict(
     step: int | None = None,
     synthesis: Mapping[str, Any] | None = None,
     plan: bool = False,
+    drop_steps: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Figure]:
     """Return the figures of a step of a trace: the verdict in sentences, then the figures that support it.
@@ -71,13 +72,16 @@ def verdict(
         uses the paper's power.
     plan : bool
         Whether to plan the step: takes seconds for small networks, minutes for hundreds of layers.
+    drop_steps : bool
+        Whether the speedup of tiles and the plan also have tiles that drop empty steps.
     progress : callable
         Called with the numbers of finished and of all operations, then of finished and of all plans.
 
     Raises
     ------
     ValueError
-        If the step was not recorded or has no operations, or if `plan` is true and the step's flow was not recorded.
+        If the step was not recorded or has no operations, if `plan` is true and the step's flow was not recorded, or if
+        `drop_steps` is true and the tile does not skip zeros of the row side only.
 
     Examples
     --------
@@ -91,7 +95,7 @@ def verdict(
     records = list(chosen.records)
     results: dict[str, list[dict[str, Any]]] = {}
     for number, (name, how) in enumerate(MEASURES.items()):
-        machine = Machine(config, chip, **how, drop_steps=not how and config.sparsity == "rows")
+        machine = Machine(config, chip, **how, drop_steps=drop_steps)
         results[name] = []
         for place, record in enumerate(records):
             operation = record.operation

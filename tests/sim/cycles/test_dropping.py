@@ -2,27 +2,13 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tensordash import TileConfig, load_preset
 from tensordash_sim.cycles import Scheduler, count, drop_empty_steps, pack, random_counts, schedule_without_empty_steps
 from tensordash_sim.golden import schedule_stream
 
 from .conftest import random_config
-
-
-def deal(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
-    """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them line by line."""
-    banks: list[list[NDArray[np.bool_]]] = [[] for _ in range(depth)]
-    for step in range(mask.shape[1]):
-        if mask[:, step].any():
-            banks[step % depth].append(mask[:, step])
-    empty = np.zeros_like(mask[:, 0])
-    lines = max(map(len, banks))
-    steps = [bank[line] if line < len(bank) else empty for line in range(lines) for bank in banks]
-    while len(steps) > 1 and not steps[-1].any():
-        steps.pop()
-    return np.stack(steps or [empty], axis=1)
+from .dropping_reference import deal
 
 
 @pytest.mark.parametrize("seed", range(60))

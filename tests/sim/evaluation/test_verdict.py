@@ -24,10 +24,14 @@ SYNTHESIS = {
 }
 
 
+def figures_of(**options: Any) -> dict[str, Figure]:
+    found = verdict(Trace.open(example_trace()), load_preset("recommended"), synthesis=SYNTHESIS, plan=True, **options)
+    return {figure.name: figure for figure in found}
+
+
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:
-    found = verdict(Trace.open(example_trace()), load_preset("recommended"), synthesis=SYNTHESIS, plan=True)
-    return {figure.name: figure for figure in found}
+    return figures_of(drop_steps=True)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,7 @@ def test_figures_match_simulate(
 ) -> None:
     trace = Trace.open(example_trace())
     is_plain = measure == "as recorded"
-    machine = Machine(load_preset("recommended"), ChipConfig(), **settings, drop_steps=is_plain)
+    machine = Machine(load_preset("recommended"), ChipConfig(), **settings, drop_steps=True)
     results = [(record, result) for record, result in Results(tmp_path, trace, machine).run(trace.steps[-1].records)]
     every = totals(result for _, result in results)
     found = figures["measures"]
@@ -75,10 +79,21 @@ def test_figures_match_simulate(
     assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
 
 
-def test_tiles_that_cannot_drop_steps_have_no_such_figure() -> None:
+def test_dropped_steps_only_add_series(figures: dict[str, Figure]) -> None:
+    without = figures_of()
+    assert list(without) == list(figures)
+    for name, figure in figures.items():
+        points = [point for point in figure.points if "dropped" not in f"{point.metric} {point.series}"]
+        notes = [note for note in figure.notes if "With dropped steps" not in note]
+        assert (without[name].points, without[name].notes) == (points, notes)
+    assert len(figures["plan"].points) == 2 * len(without["plan"].points)
+    assert len(figures["speedup"].points) == 4 / 3 * len(without["speedup"].points)
+
+
+def test_tiles_that_cannot_drop_steps() -> None:
     config = TileConfig(rows=2, columns=2, sparsity="both")
-    (speedup,) = (each for each in verdict(Trace.open(example_trace()), config) if each.name == "speedup")
-    assert not any("dropped" in text for text in (*speedup.notes, *(point.metric for point in speedup.points)))
+    with pytest.raises(ValueError, match='tile.sparsity must be "rows" to drop empty steps, not "both"'):
+        verdict(Trace.open(example_trace()), config, drop_steps=True)
 
 
 def test_plan_uses_the_cycles_of_simulate(figures: dict[str, Figure], tmp_path: Path) -> None:
@@ -88,7 +103,9 @@ def test_plan_uses_the_cycles_of_simulate(figures: dict[str, Figure], tmp_path: 
     settings: dict[str, Any] = {"join_samples": "faster", "side": "faster", "row_order": "density"}
     plain, ordered = (
         [result for _, result in Results(tmp_path / str(number), trace, machine).run(step.records)]
-        for number, machine in enumerate((Machine(config, chip), Machine(config, chip, **settings)))
+        for number, machine in enumerate(
+            (Machine(config, chip, drop_steps=True), Machine(config, chip, **settings, drop_steps=True))
+        )
     )
     figure = figures["plan"]
     for gbps in (25.6, 256.0):
@@ -96,10 +113,10 @@ def test_plan_uses_the_cycles_of_simulate(figures: dict[str, Figure], tmp_path: 
         for name, results, measures in (("no plan", plain, ()), ("order", ordered, tuple(MEASURES))):
             taken = [
                 plan_step(step_graph(step, [x[key] for x in results], [x[key] for x in plain]), budget, measures)
-                for key in ("dense_on_chip", "on_chip")
+                for key in ("dense_on_chip", "on_chip", "dropped_on_chip")
             ]
-            found = value(figure, series=f"{gbps:g} GB/s", x=name)
-            assert found == taken[0].cycles / taken[1].cycles
+            for series, plan in ((f"{gbps:g} GB/s", taken[1]), (f"{gbps:g} GB/s, with dropped steps", taken[2])):
+                assert value(figure, series=series, x=name) == taken[0].cycles / plan.cycles
     assert value(figure, series="256 GB/s", x="order") > value(figure, series="256 GB/s", x="no plan")
     rows = [point.x for point in figure.points if point.series == "25.6 GB/s"]
     assert rows == ["no plan", *MEASURES, "order"]

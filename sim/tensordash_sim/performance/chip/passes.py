@@ -76,7 +76,7 @@ def run_passes(
     spread: Spread,
     dense: Spread,
     shared: SharedReads | None = None,
-    dropped: Spread | None = None,
+    dropped: list[NDArray[np.int64]] | None = None,
 ) -> Passes:
     """Run all passes of a product.
 
@@ -94,8 +94,9 @@ def run_passes(
         Tiles, and the baseline's tiles, to which the passes go.
     shared : SharedReads, optional
         Tiles that wait for each other; not with both sides scheduled.
-    dropped : Spread, optional
-        Tiles that drop empty steps; not with both sides scheduled.
+    dropped : list of array of int64, optional
+        Receives the cycles of a pass of each row group without empty steps, including output stalls; not with both
+        sides scheduled.
     """
     totals = Passes()
     scheduler = Scheduler(config)
@@ -109,7 +110,7 @@ def run_passes(
             shared.add(block.paces, block.cycles)
         if dropped is not None and block.words is not None:
             cycles = schedule_without_empty_steps(scheduler, block.words)[0].cycles
-            dropped.deal(cycles + output_stalls(cycles, config), block.repeats)
+            dropped.append(cycles + output_stalls(cycles, config))
         dense.deal(np.full(len(block.cycles), max(rows.steps, beats)), block.repeats)
         totals += block.slots + Passes(
             passes=passes,

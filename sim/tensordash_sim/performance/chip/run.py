@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...lowering import Product, Vectors
 from ...lowering.groups import grouped
 from .machine import Machine
 from .padding import skip_padding
 from .passes import Passes, run_passes
-from .shared import Grid, SharedReads, run_ahead
+from .shared import Grid, SharedReads, cycles_together, run_ahead
 from .spread import Spread
 from .traffic import Traffic, on_chip_traffic
 
@@ -33,6 +36,8 @@ class ProductsRun:
         Tiles that drop empty steps, which do not wait for each other; None without `Machine.drop_steps`.
     passes, traffic, dense_traffic
         Cycles of all passes, and the bytes that tiles and the baseline's tiles move.
+    dropped_shared : int
+        Cycles of tiles that drop empty steps, share reads, and begin each pass together.
     shared, dense_shared, reads : int
         Cycles of tiles, and of the baseline's tiles, that wait for each other; cycles in which tiles wait.
     positions, padding : int
@@ -49,6 +54,7 @@ class ProductsRun:
     passes: Passes = field(default_factory=Passes)
     traffic: Traffic = field(default_factory=Traffic)
     dense_traffic: Traffic = field(default_factory=Traffic)
+    dropped_shared: int = 0
     shared: int = 0
     dense_shared: int = 0
     reads: int = 0
@@ -71,7 +77,12 @@ class ProductsRun:
         grid = Grid.of(batch=rows.batch, **sizes, chip=chip)
         ahead, beats = run_ahead(config, chip), config.rows // config.out_rows
         shared = SharedReads(grid, steps=rows.steps, depth=config.window_depth, ahead=ahead, beats=beats)
-        self.passes += run_passes(rows, columns, order, config, self.spread, self.dense, shared, self.dropped)
+        dropped: list[NDArray[np.int64]] | None = None if self.dropped is None else []
+        self.passes += run_passes(rows, columns, order, config, self.spread, self.dense, shared, dropped)
+        if self.dropped is not None and dropped is not None:
+            cycles = np.concatenate(dropped)
+            self.dropped.deal(cycles, column_groups.shape[1])
+            self.dropped_shared += cycles_together(cycles, grid)
         full_rows, full_columns = self._in_order(without_zeros)
         skip_padding((full_rows, natural), (full_columns, column_groups), beats, self.unpadded)
         self.dense_shared += grid.rounds * max(rows.steps, beats)

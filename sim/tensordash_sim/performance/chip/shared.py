@@ -11,7 +11,7 @@ from tensordash import TileConfig
 from ...jit import njit
 from .config import ChipConfig
 
-__all__ = ["Grid", "SharedReads", "run_ahead", "scratchpad_side"]
+__all__ = ["Grid", "SharedReads", "cycles_together", "run_ahead", "scratchpad_side"]
 
 
 def scratchpad_side(chip: ChipConfig) -> float:
@@ -95,6 +95,29 @@ class Grid:
     def reads(self) -> int:
         """Reads of groups for a batch element."""
         return self.row_groups * self.repeats + self.column_groups * self.bands
+
+
+def cycles_together(passes: NDArray[np.int64], grid: Grid) -> int:
+    """Return the cycles of tiles that share reads, hold complete streams, and begin each pass together.
+
+    Parameters
+    ----------
+    passes : array of int64, (batch * row_groups,)
+        Cycles of a pass of each row group, in the order of batch elements.
+    grid : Grid
+        The sharing of reads.
+
+    Examples
+    --------
+    Two tiles share the columns. The passes of each pair of row groups take 5 and 3 cycles:
+
+    >>> cycles_together(np.array([5, 1, 2, 3]), Grid(1, 4, 1, 2, 1, 1))
+    8
+    """
+    bands = np.zeros((grid.batch, grid.bands * grid.rows), np.int64)
+    bands[:, : grid.row_groups] = passes.reshape(grid.batch, grid.row_groups)
+    blocks = np.repeat(bands.reshape(-1, grid.rows).max(axis=1), grid.repeats)
+    return max(int(blocks[copy :: grid.copies].sum()) for copy in range(grid.copies))
 
 
 @njit(cache=True, nogil=True)

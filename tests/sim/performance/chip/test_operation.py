@@ -183,6 +183,8 @@ def test_nothing_to_multiply():
     result = simulate_operation(layer, Operation.INPUT_GRADIENT, masks, Machine(TileConfig(), ChipConfig()))
     assert (result.macs, result.compute, result.compute_speedup, result.ideal_speedup) == (0, 0, None, None)
     assert (result.limit, result.speedup, result.idle["memory"]) == ("dram", 1, 1)
+    dropping = Machine(TileConfig(), ChipConfig(), drop_steps=True)
+    assert simulate_operation(layer, Operation.INPUT_GRADIENT, masks, dropping).dropped_on_chip == 0
     forward = simulate_operation(layer, Operation.FORWARD, masks, Machine(TileConfig(), ChipConfig(), "left"))
     assert (forward.macs, forward.padding_share, forward.ideal_speedup) == (0, 1, None)
 
