@@ -59,12 +59,15 @@ class Slots:
 
     def _choose(self, places: list[int], size: int) -> int:
         """Return the first place whose most recently used data are the oldest."""
-        best, rank = places[0], len(self._held)
+        best, oldest = places[0], len(self._held)
         for at in places:
-            stop = at + size
-            evicted = [k for k, (begin, end) in enumerate(self._held.values()) if begin < stop and at < end]
-            if not evicted:
+            stop, rank = at + size, len(self._held)
+            for begin, end in reversed(self._held.values()):
+                rank -= 1
+                if begin < stop and at < end:
+                    break
+            else:
                 return at
-            if evicted[-1] < rank:
-                best, rank = at, evicted[-1]
+            if rank < oldest:
+                best, oldest = at, rank
         return best
