@@ -107,7 +107,7 @@ def verdict(
     where = f"step {chosen.index} of {trace.path.name}"
     figures = [
         summary(plain, synthesis, chip, where),
-        _speedup(plain, where),
+        _speedup(plain, config, where),
         _zeros(plain, where),
         _measures(results, chip, where),
         _limits(plain, where),
@@ -139,7 +139,7 @@ def _added(results: Sequence[dict[str, Any]]) -> list[tuple[str, str, list[dict[
     return [(*key, group) for key, group in groups.items()]
 
 
-def _speedup(results: list[dict[str, Any]], where: str) -> Figure:
+def _speedup(results: list[dict[str, Any]], config: TileConfig, where: str) -> Figure:
     every = totals(results)
     added = [(layer, operation, totals(group)) for layer, operation, group in _added(results)]
     points = [
@@ -148,7 +148,11 @@ def _speedup(results: list[dict[str, Any]], where: str) -> Figure:
         if name in every
         for layer, operation, sums in added
     ]
-    return verdict_figure("speedup", where, points, every=every)
+    depth = config.window_depth
+    beyond = 0  # Operations for which dropped steps are of interest.
+    if config.sparsity == "rows":
+        beyond = sum((sums["ideal_speedup"] or 1) > depth for layer, _, sums in added if layer != "all")
+    return verdict_figure("speedup", where, points, every=every, depth=depth, beyond=beyond)
 
 
 def _zeros(results: list[dict[str, Any]], where: str) -> Figure:

@@ -85,9 +85,27 @@ def test_dropped_steps_only_add_series(figures: dict[str, Figure]) -> None:
     for name, figure in figures.items():
         points = [point for point in figure.points if "dropped" not in f"{point.metric} {point.series}"]
         notes = [note for note in figure.notes if "With dropped steps" not in note]
-        assert (without[name].points, without[name].notes) == (points, notes)
+        hints = [note for note in without[name].notes if "--drop-steps" in note]
+        assert (without[name].points, without[name].notes) == (points, notes + hints)
     assert len(figures["plan"].points) == 2 * len(without["plan"].points)
     assert len(figures["speedup"].points) == 4 / 3 * len(without["speedup"].points)
+
+
+def test_report_names_operations_for_dropped_steps() -> None:
+    machine = Machine(load_preset("recommended"), ChipConfig())
+    results = []
+    for record in Trace.open(example_trace()).steps[-1].records:
+        masks = {each: record.mask(each) for each in (record.operation.left, record.operation.right)}
+        found = simulate_operation(record.geometry, record.operation, masks, machine).to_json()
+        results.append({"layer": record.layer, "operation": str(record.operation)} | found)
+    ideal = [totals([each])["ideal_speedup"] for each in results]
+    for name in ("recommended", "paper-depth2", "dense"):
+        config = load_preset(name)
+        _, *hints = report._speedup(results, config, "").notes  # What zeros allow does not depend on the tile.
+        beyond = sum(each > config.depth for each in ideal)
+        assert beyond > 0
+        assert len(hints) == (name != "dense")
+        assert all(f"more zeros than a window of {config.depth} steps can skip: {beyond}." in hint for hint in hints)
 
 
 def test_tiles_that_cannot_drop_steps() -> None:
