@@ -6,6 +6,7 @@ from ..core.join_registers import JOIN_REGISTERS
 from ..core.multicore import Multicore
 from .constraints import constraints
 from .head import head
+from .interfaces.multicore_rdl import multicore_rdl
 from .library import Library, ports
 from .port_table import port_table
 
@@ -31,7 +32,7 @@ def multicore_files(
     Returns
     -------
     str, tuple of str, dict of str to str
-        ``PREFIX_multicore.v``; signals; constraints, a table of ports and a C header, named like it.
+        ``PREFIX_multicore.v``; signals; constraints, a table of ports, a C header and SystemRDL, named like it.
     """
     of_core = set(library.texts)
     multicore = Multicore(config, cores)
@@ -43,6 +44,7 @@ def multicore_files(
         f"{prefix}_multicore.sdc": constraints(top, rows, kind="core"),
         f"{prefix}_multicore_ports.md": f"`{top}`\n\n" + port_table("multicore", rows, ""),
         f"{prefix}_multicore.h": _header(cores, prefix),
+        f"{prefix}_multicore.rdl": multicore_rdl(config, cores, prefix),
     }
     return text, library.partly_unused_of(names), others
 

@@ -10,13 +10,16 @@ import pytest
 from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import render_core
+from tensordash.emission.interfaces.multicore_rdl import multicore_rdl
+from tensordash.emission.interfaces.systemrdl import register_rdl
 from tensordash.emission.verilog import generate
 from tensordash_sim.verify.builds import verilator_environment
 
 from .emitted import modules_of, needs_icarus, needs_verilator, ports_of
+from .register_models import compile_rdl
 
 CONFIG = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\naddress_bits = 36")
-ADDED = ["mine_multicore.v", "mine_multicore.sdc", "mine_multicore_ports.md", "mine_multicore.h"]
+ADDED = ["mine_multicore.v", "mine_multicore.sdc", "mine_multicore_ports.md", "mine_multicore.h", "mine_multicore.rdl"]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,38 @@ def test_header(texts, tmp_path: Path):
     command = ["gcc", "-std=c99", "-Wall", "-Werror", "-E", "-P", "main.c"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert [int(value, 0) for value in run.stdout.split()] == [3, 4096, *(3 * 4096 + 4 * k for k in range(5))]
+
+
+def test_register_map(folder: Path):
+    """The registers of SystemRDL are at the places of docs/integration.md; those of a core are in its own file."""
+    top = compile_rdl(folder / "mine_multicore.rdl")
+    *cores, registers = top.children(unroll=True)[:3], list(top.children(unroll=True))[3:]
+    assert [core.absolute_address for core in cores[0]] == [0, 4096, 8192]
+    assert all(
+        len(list(core.children())) == len(list(compile_rdl(folder / "mine.rdl").children())) for core in cores[0]
+    )
+    found = {
+        each.inst_name: (
+            each.absolute_address - 3 * 4096,
+            [(bits.high, bits.low, bits.is_sw_writable, bits.get_property("reset")) for bits in each.fields()],
+        )
+        for each in registers
+    }
+    assert found == {
+        "shared_base": (0, [(31, 12, True, 0)]),
+        "shared_base_high": (4, [(3, 0, True, 0)]),
+        "shared_limit": (8, [(11, 0, False, 4095), (31, 12, True, 0)]),
+        "shared_limit_high": (12, [(3, 0, True, 0)]),
+        "patience": (16, [(15, 0, True, 0)]),
+    }
+
+
+def test_register_map_of_narrow_addresses(tmp_path: Path):
+    config = CoreConfig.from_toml("[core]\naddress_bits = 32")
+    for name, text in (("mine.rdl", register_rdl(config, "mine")), ("two.rdl", multicore_rdl(config, 2, "mine"))):
+        (tmp_path / name).write_text(text)
+    high = compile_rdl(tmp_path / "two.rdl").get_child_by_name("shared_limit_high")
+    assert [bits.is_sw_writable for bits in high.fields()] == [False]
 
 
 @needs_icarus

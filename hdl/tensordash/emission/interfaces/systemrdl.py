@@ -9,7 +9,7 @@ from ...configuration.registers import ADDRESS_BITS, WORD_BITS
 from ..head import check_prefix
 from ..keywords import KEYWORDS
 
-__all__ = ["descriptor_rdl", "rdl_name", "register_rdl"]
+__all__ = ["descriptor_rdl", "rdl_name", "rdl_register", "register_rdl"]
 
 HEAD = """\
 // Registers of {prefix}_core, from configuration {digest}: SystemRDL 2.0 of the table in docs/core.md.
@@ -88,7 +88,7 @@ def register_rdl(config: CoreConfig, prefix: str = "tensordash") -> str:
         f"  default accesswidth = {WORD_BITS};",
     ]
     for register in registers:
-        lines += _register(register)
+        lines += rdl_register(register)
     return HEAD.format(prefix=prefix, digest=config.digest) + "\n".join([*lines, "};"]) + "\n"
 
 
@@ -110,7 +110,8 @@ def _enumerations(registers: tuple[MapRegister, ...]) -> Iterator[str]:
         yield "};\n"
 
 
-def _register(register: MapRegister) -> Iterator[str]:
+def rdl_register(register: MapRegister) -> Iterator[str]:
+    """Yield the lines of a register."""
     yield f"\n  reg {{\n    name = {_text(register.name)};\n    desc = {_text(register.doc)};"
     for each in register.fields:
         properties = [f"name = {_text(each.name)};", f"desc = {_text(each.doc)};", ACCESS[each.access]]
