@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from systemrdl.node import AddrmapNode
 
 from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
@@ -16,7 +17,7 @@ from tensordash.emission.verilog import generate
 from tensordash_sim.verify.builds import verilator_environment
 
 from .emitted import modules_of, needs_icarus, needs_verilator, ports_of
-from .register_models import compile_rdl
+from .register_models import compile_rdl, rdl_model
 
 CONFIG = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\naddress_bits = 36")
 ADDED = ["mine_multicore.v", "mine_multicore.sdc", "mine_multicore_ports.md", "mine_multicore.h", "mine_multicore.rdl"]
@@ -69,24 +70,22 @@ def test_header(texts, tmp_path: Path):
 def test_register_map(folder: Path):
     """The registers of SystemRDL are at the places of docs/integration.md; those of a core are in its own file."""
     top = compile_rdl(folder / "mine_multicore.rdl")
-    *cores, registers = top.children(unroll=True)[:3], list(top.children(unroll=True))[3:]
-    assert [core.absolute_address for core in cores[0]] == [0, 4096, 8192]
-    assert all(
-        len(list(core.children())) == len(list(compile_rdl(folder / "mine.rdl").children())) for core in cores[0]
-    )
-    found = {
-        each.inst_name: (
-            each.absolute_address - 3 * 4096,
-            [(bits.high, bits.low, bits.is_sw_writable, bits.get_property("reset")) for bits in each.fields()],
-        )
-        for each in registers
+    cores = [each for each in top.children(unroll=True) if isinstance(each, AddrmapNode)]
+    assert [core.absolute_address for core in cores] == [0, 4096, 8192]
+    of_core = [each.inst_name for each in compile_rdl(folder / "mine.rdl").children()]
+    assert all([each.inst_name for each in core.children()] == of_core for core in cores)
+    registers = rdl_model(folder / "mine_multicore.rdl")
+    fields = {
+        name: [(each.low, each.width, each.access, each.reset) for each in model.fields.values()]
+        for name, model in registers.items()
     }
-    assert found == {
-        "shared_base": (0, [(31, 12, True, 0)]),
-        "shared_base_high": (4, [(3, 0, True, 0)]),
-        "shared_limit": (8, [(11, 0, False, 4095), (31, 12, True, 0)]),
-        "shared_limit_high": (12, [(3, 0, True, 0)]),
-        "patience": (16, [(15, 0, True, 0)]),
+    assert [model.offset for model in registers.values()] == [3 * 4096 + 4 * k for k in range(5)]
+    assert fields == {
+        "shared_base": [(12, 20, "rw", 0)],
+        "shared_base_high": [(0, 4, "rw", 0)],
+        "shared_limit": [(0, 12, "r", 4095), (12, 20, "rw", 0)],
+        "shared_limit_high": [(0, 4, "rw", 0)],
+        "patience": [(0, 16, "rw", 0)],
     }
 
 
@@ -94,8 +93,8 @@ def test_register_map_of_narrow_addresses(tmp_path: Path):
     config = CoreConfig.from_toml("[core]\naddress_bits = 32")
     for name, text in (("mine.rdl", register_rdl(config, "mine")), ("two.rdl", multicore_rdl(config, 2, "mine"))):
         (tmp_path / name).write_text(text)
-    high = compile_rdl(tmp_path / "two.rdl").get_child_by_name("shared_limit_high")
-    assert [bits.is_sw_writable for bits in high.fields()] == [False]
+    high = rdl_model(tmp_path / "two.rdl")["shared_limit_high"]
+    assert [each.access for each in high.fields.values()] == ["r"]
 
 
 @needs_icarus
