@@ -88,7 +88,7 @@ def _rank_tilings(space: IterationSpace) -> tuple[list[tuple[float, Tiling]], in
     return sorted(ranked, key=lambda pair: pair[0]), tried
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=3)
 def fitting_schedules(space: IterationSpace) -> tuple[list[Schedule], int]:
     """Return the schedules of first multiplies that fit, and the number of tilings tried."""
     schedules: list[Schedule] = []
