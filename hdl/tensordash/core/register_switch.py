@@ -20,7 +20,8 @@ class RegisterSwitch(Block):
 
     Addresses above the last port go to the last port. Reads and writes do not wait for each other.
 
-    Timing: an access passes through in the cycle in which it arrives, if the previous one is answered.
+    Timing: an access passes through from the cycle after its arrival on, if the previous one is answered. An answer
+    passes through in the cycle in which it arrives.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class RegisterSwitch(Block):
         )
 
     def elaborate(self, platform):
-        """Store the port of the access that is not answered yet."""
+        """Connect the ports. Reads and writes each store the port of the access that is not answered yet."""
         m = Module()
         axi, ports = self.s_axi, self.ports
         for port in ports:
@@ -70,28 +71,30 @@ class RegisterSwitch(Block):
         return m
 
     def _route(self, m: Module, kind: str, requests: tuple[str, ...], answer: str, payload: tuple[str, ...]) -> None:
-        """Connect the channels of reads or of writes."""
+        """Connect the channels of reads or of writes. No output depends on an input of the same cycle."""
         axi, ports, last = self.s_axi, self.ports, self.number - 1
         number = getattr(axi, f"{requests[0]}addr")[ADDRESS_BITS:]
-        chosen = Signal(self.number, name=f"{kind}_to")
+        chosen = Signal(self.number, name=f"{kind}_port")
+        asking = Signal(self.number, name=f"{kind}_to")  # the port that is offered the access; 0 if none is
         answering = Signal(self.number, name=f"{kind}_of")  # the port that answers; 0 if all accesses are answered
         offered, taken, answered = (Signal(name=f"{kind}_{name}") for name in ("offered", "taken", "answered"))
         m.d.comb += [
             *(bit.eq(number >= last if k == last else number == k) for k, bit in enumerate(chosen)),
-            offered.eq(reduce(and_, (getattr(axi, f"{each}valid") for each in requests)) & ~answering.any()),
-            taken.eq(offered & getattr(axi, f"{requests[0]}ready")),
+            offered.eq(reduce(and_, (getattr(axi, f"{each}valid") for each in requests))),
+            taken.eq(getattr(axi, f"{requests[0]}ready")),
             answered.eq(getattr(axi, f"{answer}valid") & getattr(axi, f"{answer}ready")),
         ]
         for name in (*(f"{each}ready" for each in requests), f"{answer}valid", *payload):
-            choices = chosen if name.endswith("ready") else answering
-            value = one_hot_mux(choices, [getattr(port, name) for port in ports])
-            m.d.comb += getattr(axi, name).eq(value & offered if name.endswith("ready") else value)
+            choices = asking if name.endswith("ready") else answering
+            m.d.comb += getattr(axi, name).eq(one_hot_mux(choices, [getattr(port, name) for port in ports]))
         for k, port in enumerate(ports):
             m.d.comb += [
-                *(getattr(port, f"{each}valid").eq(offered & chosen[k]) for each in requests),
+                *(getattr(port, f"{each}valid").eq(asking[k]) for each in requests),
                 getattr(port, f"{answer}ready").eq(getattr(axi, f"{answer}ready") & answering[k]),
             ]
         with m.If(taken):
-            m.d.sync += answering.eq(chosen)
+            m.d.sync += [asking.eq(0), answering.eq(asking)]
         with m.Elif(answered):
             m.d.sync += answering.eq(0)
+        with m.Elif(offered & ~asking.any() & ~answering.any()):
+            m.d.sync += asking.eq(chosen)

@@ -59,16 +59,18 @@ def test_accesses_reach_their_registers(ports):
 BROKEN = {
     "addresses beyond the last port have no port": ("s_axi_awaddr[13:12] >= 2'd2", "s_axi_awaddr[13:12] == 2'd2"),
     "reads beyond the last port have no port": ("s_axi_araddr[13:12] >= 2'd2", "s_axi_araddr[13:12] == 2'd2"),
-    "a second write passes before the answer": (
-        "s_axi_awvalid & s_axi_wvalid & ~|write_of",
-        "s_axi_awvalid & s_axi_wvalid",
-    ),
-    "a second read passes before the answer": ("s_axi_arvalid & ~|read_of", "s_axi_arvalid"),
+    "a second write passes before the answer": ("~|write_to & ~|write_of", "~|write_to"),
+    "a second read passes before the answer": ("~|read_to & ~|read_of", "~|read_to"),
+    "a write is offered again": ("write_to <= 3'd0;\n      write_of <= write_to;", "write_of <= write_to;"),
+    "a write without data passes": ("s_axi_awvalid & s_axi_wvalid & ~|write_to", "s_axi_awvalid & ~|write_to"),
     "an answer comes from the first port": ("(ports_2_rdata & {32{read_of[2]}})", "(ports_0_rdata & {32{read_of[2]}})"),
     "an answer of the last port is lost": ("(ports_2_bvalid & write_of[2])", "1'b0"),
     "the answer is not taken": ("ports_1_rready = s_axi_rready & read_of[1]", "ports_1_rready = 1'b1"),
     "a read is never over": ("s_axi_rvalid & s_axi_rready) read_of <=", "1'b0) read_of <="),
-    "writes go to two ports": ("ports_1_awvalid = write_offered & write_to[1]", "ports_1_awvalid = write_offered"),
+    "writes go to two ports": (
+        "ports_1_awvalid = write_to[1];\n  assign ports_1_wvalid = write_to[1];",
+        "ports_1_awvalid = |write_to;\n  assign ports_1_wvalid = |write_to;",
+    ),
     "the high half of the limit is not written": (
         "shared_limit_high_word <= (shared_limit_high_word & ~mask) |",
         "shared_limit_high_word <= shared_limit_high_word & ",
