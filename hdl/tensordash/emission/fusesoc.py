@@ -89,8 +89,8 @@ CORE_OF_CORE = f"""\
 {{bench_fileset}}
 targets:
   default:
-    filesets: [rtl, "!macros ? (memories)", ip, waivers, is_toplevel ? (constraints)]
-    toplevel: {{prefix}}_core
+    filesets: [rtl, "!macros ? (memories)"{{more}}, ip, waivers, is_toplevel ? ({{constraints}})]
+    toplevel: {{prefix}}_{{default}}
 {LINT_AND_SYNTH}"""
 
 MULTICORE_FILESETS = """\
@@ -106,9 +106,13 @@ MULTICORE_FILESETS = """\
     file_type: cSource
 """
 
-MULTICORE_TARGET = """\
-  multicore:
-    filesets: [rtl, "!macros ? (memories)", multicore, waivers, is_toplevel ? (multicore_constraints)]
+MULTICORE_LINT = """\
+  lint_multicore:
+    filesets: [{rtl}, waivers]
+    flow: lint
+    flow_options:
+      tool: verilator
+      verilator_options: [{lint_options}]
     toplevel: {prefix}_multicore
 """
 
@@ -116,7 +120,7 @@ MULTICORE_TARGET = """\
 BENCH_FILESET = """\
   {bench}:
     files:
-{files}
+{bench_files}
 """
 
 BENCH_TARGET = """\
@@ -167,22 +171,23 @@ def core_of_core(prefix: str, digest: str, bench: Iterable[str] = (), cores: int
     bench : iterable of str
         Names of testbenches' files, whose modules are ``PREFIX_core_tb`` and ``PREFIX_multicore_tb``.
     cores : int
-        With several cores, there is a target multicore, too, and its simulations.
+        With several cores, `default` is the multicore, and there is a target lint_multicore.
     """
     made = {"rtl": "rtl, memories", "top": "core", "assertions": "", "options": ""}
     made |= {"files": f"{prefix}.v", "lint_options": "-Wall", "outer": "core"}
+    if cores == 1:
+        made |= {"default": "core", "more": "", "constraints": "constraints"}
+        return _filled(CORE_OF_CORE, made, prefix, digest, bench)
+    made |= {"default": "multicore", "more": ", multicore", "constraints": "multicore_constraints"}
     of_several = [name for name in bench if name.startswith(f"{prefix}_multicore_tb")]
     text = _filled(CORE_OF_CORE, made, prefix, digest, [name for name in bench if name not in of_several])
-    if cores == 1:
-        return text
-    filesets, targets = MULTICORE_FILESETS, MULTICORE_TARGET
-    names = {"bench": "multicore_bench", "sim": "sim_multicore", "rtl": "rtl, memories, multicore", "top": "multicore"}
+    filesets, targets = MULTICORE_FILESETS, MULTICORE_LINT
     if of_several:
         filesets += BENCH_FILESET
         targets += BENCH_TARGET
-    made |= names | {"prefix": prefix}
-    filesets = filesets.format(**made | {"files": _listed(of_several)})
-    return text.replace("\ntargets:\n", f"{filesets}\ntargets:\n") + targets.format(**made)
+    names = {"bench": "multicore_bench", "sim": "sim_multicore", "rtl": "rtl, memories, multicore", "top": "multicore"}
+    made |= names | {"prefix": prefix, "bench_files": _listed(of_several)}
+    return text.replace("\ntargets:\n", f"{filesets.format(**made)}\ntargets:\n") + targets.format(**made)
 
 
 def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, bench: Iterable[str]) -> str:
@@ -192,7 +197,7 @@ def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, be
         prefix=prefix,
         version=NUMERIC_VERSION,
         digest=digest,
-        bench_fileset=BENCH_FILESET.format(bench="bench", files=_listed(bench)) if bench else "",
+        bench_fileset=BENCH_FILESET.format(bench="bench", bench_files=_listed(bench)) if bench else "",
         bench_target=BENCH_TARGET.format(**names, **made) if bench else "",
         **made,
     )

@@ -208,11 +208,27 @@ def test_sim_of_a_multicore(tmp_path: Path) -> None:
         run = fusesoc(tmp_path / "core", f"run --target={target} mine", tmp_path)
         assert run.returncode == 0, run.stdout + run.stderr
         assert f"PASS: {count} descriptors" in run.stdout
-    run = fusesoc(tmp_path / "core", "run --setup --target=multicore --tool=verilator mine", tmp_path)
+
+
+@needs_verilator
+def test_a_multicore_is_the_default(tmp_path: Path) -> None:
+    """Another core gets the multicore's Verilog, and its own constraints."""
+    generate(SMALL_CORE, tmp_path / "core", "mine", {}, 2)
+    root = tmp_path / "cores"
+    root.mkdir()
+    (root / "user.v").write_text("")
+    (root / "user.core").write_text(USER.replace("toplevel: user", "toplevel: mine_multicore"))
+    run = fusesoc(root, f"--cores-root {tmp_path / 'core'} run --target=lint user", tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
-    description = next((tmp_path / "build").rglob("multicore-verilator/*.eda.yml")).read_text()
-    assert "toplevel: mine_multicore" in description
-    assert "mine_multicore.sdc" in description
+    assert ".sdc" not in next((tmp_path / "build").rglob("*.eda.yml")).read_text()
+    run = fusesoc(tmp_path / "core", "run --target=lint_multicore mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "%Warning" not in run.stdout + run.stderr
+    default = core_of_core("mine", "0", cores=2).partition("  default:\n")[2]
+    assert default.startswith(
+        '    filesets: [rtl, "!macros ? (memories)", multicore, ip, waivers, is_toplevel ? (multicore_constraints)]\n'
+        "    toplevel: mine_multicore\n"
+    )
 
 
 def test_sim_of_a_core_only_with_a_testbench() -> None:
