@@ -77,10 +77,10 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
     """Replace products and the operations that follow by fused operations.
 
     A convolution or matrix product is fused with a bias and ReLU. In a joint graph, the gradient of a convolution's
-    input, or a matrix product, is fused with the gradient of ReLU. The gradient of a matrix of weights is fused with
-    its product with an input of the graph that multiplies the weights, too; only masks of zeros and ones then reach the
-    core, and the host adds what that gradient is added to. Nothing is fused if another operation uses the intermediate
-    result, or if the core lacks the bias, ReLU or mask.
+    input, or a matrix product, is fused with the gradient of ReLU. If the core skips passes, the gradient of a matrix
+    of weights is fused with its product with an input of the graph that multiplies the weights, too; only masks of
+    zeros and ones then reach the core, and the host adds what that gradient is added to. Nothing is fused if another
+    operation uses the intermediate result, or if the core lacks the bias, ReLU or mask.
 
     Parameters
     ----------
@@ -94,6 +94,7 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
         # Masks are fused first, because they are recognized by their ReLU.
         for node in graph.find_nodes(op="call_function", target=ATEN.threshold_backward.default):
             _fuse_mask(graph, node, config)
+    if config.skip_masked:  # Without skipped passes, masks of weights would cost cycles and save none.
         for node in graph.find_nodes(op="call_function", target=ATEN.mul.Tensor):
             _fuse_weight_mask(graph, node, config)
     for target in (ATEN.convolution.default, ATEN.addmm.default, ATEN.mm.default):

@@ -269,13 +269,20 @@ class MaskedTwice(Masked):
         return nn.functional.linear(x, weights, self.bias)
 
 
+@pytest.fixture
+def skipping() -> Iterator[Device]:
+    """Return a device that skips masked passes."""
+    with Device("core-skip") as device:
+        yield device
+
+
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8)], ids=str)
 @pytest.mark.parametrize(("factor", "masks"), [(1.0, 1), (2.0, 0)])
-def test_masked_weights(device: Device, shape: tuple[int, ...], factor: float, masks: int) -> None:
+def test_masked_weights(skipping: Device, shape: tuple[int, ...], factor: float, masks: int) -> None:
     """The mask of weights reaches the core with their gradient's product, unless it has other values than 0 and 1."""
     model, x = seeded(lambda: Masked(factor)), inputs(*shape)
-    expected, plain = step(model, x, device, fuse=False)
-    results, run = step(model, x, device)
+    expected, plain = step(model, x, skipping, fuse=False)
+    results, run = step(model, x, skipping)
     assert all(map(torch.equal, results, expected))
     assert [each.fused for each in run.contractions].count(("mask",)) == masks
     assert len(run.contractions) == len(plain.contractions)
@@ -285,10 +292,18 @@ def test_masked_weights(device: Device, shape: tuple[int, ...], factor: float, m
     assert [each.fused for each in run.contractions].count(("mask",)) == masks
 
 
-def test_gradients_with_two_users_have_no_mask(device: Device) -> None:
-    model, x = seeded(MaskedTwice), inputs(5, 8)
-    expected, _ = step(model, x, device, fuse=False)
+def test_cores_that_skip_nothing_get_no_masks_of_weights(device: Device, skipping: Device) -> None:
+    model, x = seeded(Masked), inputs(5, 8)
+    expected, _ = step(model, x, skipping)
     results, run = step(model, x, device)
+    assert all(map(torch.equal, results, expected))
+    assert not any("mask" in each.fused for each in run.contractions)
+
+
+def test_gradients_with_two_users_have_no_mask(skipping: Device) -> None:
+    model, x = seeded(MaskedTwice), inputs(5, 8)
+    expected, _ = step(model, x, skipping, fuse=False)
+    results, run = step(model, x, skipping)
     assert all(map(torch.equal, results, expected))
     assert not any("mask" in each.fused for each in run.contractions)
 
@@ -306,7 +321,7 @@ class Penalised(nn.Module):
 
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 @pytest.mark.parametrize(("factor", "masks"), [(1.0, 3), (0.75, 1)])
-def test_pruned_weights(device: Device, penalty: float, factor: float, masks: int) -> None:
+def test_pruned_weights(skipping: Device, penalty: float, factor: float, masks: int) -> None:
     """Both masks of weights reach the core, as ReLU's does, unless they have other values than 0 and 1.
 
     The host adds the gradient that masked weights have from other uses.
@@ -321,25 +336,25 @@ def test_pruned_weights(device: Device, penalty: float, factor: float, masks: in
         return model
 
     model, x = pruned(), inputs(16, 8)
-    expected, plain = step(model, x, device, fuse=False)
-    results, run = step(model, x, device)
+    expected, plain = step(model, x, skipping, fuse=False)
+    results, run = step(model, x, skipping)
     assert all(map(torch.equal, results, expected))
     assert [each.fused for each in run.contractions].count(("mask",)) == masks
     assert len(run.contractions) == len(plain.contractions)
 
 
-def test_masked_weights_in_float32(device: Device) -> None:
-    _, run = step(seeded(Masked).float(), inputs(5, 8).float(), device)
+def test_masked_weights_in_float32(skipping: Device) -> None:
+    _, run = step(seeded(Masked).float(), inputs(5, 8).float(), skipping)
     assert not any("mask" in each.fused for each in run.contractions)
 
 
-def test_masked_results_are_zeros_even_if_infinite(device: Device) -> None:
+def test_masked_results_are_zeros_even_if_infinite(skipping: Device) -> None:
     """PyTorch multiplies an infinite result by zero, which is NaN."""
     model, x = seeded(Masked), torch.full((5, 8), 60000.0).half()
     x[:, ::3] = torch.inf
     mask = next(model.children()).mask.bool()  # type: ignore[operator]
-    expected, _ = step(model, x, device, fuse=False)
-    results, _ = step(model, x, device)
+    expected, _ = step(model, x, skipping, fuse=False)
+    results, _ = step(model, x, skipping)
     assert expected[3][~mask].isnan().any()
     assert not results[3][~mask].any()
     assert torch.equal(results[3][mask].isnan(), expected[3][mask].isnan())
