@@ -57,6 +57,7 @@ def summary(
         on_chip=total["shared_speedup"] or 1.0,
         gbps=chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3,
         energy=1 / energy_ratios(results, synthesis, chip)[IDLE],
+        is_measured=bool(synthesis and synthesis["power"]),
         loss=_largest_loss(results),
         costs={name: ratio for name, ratio in ratios.items() if isinstance(ratio, int | float)},
         low=[(each, _largest_loss([each])) for each in low],

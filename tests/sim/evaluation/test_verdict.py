@@ -68,7 +68,7 @@ def test_figures_match_simulate(
     assert (alone, dropped) == (expected["compute_speedup"], expected["dropped_speedup"])
     assert alone < dropped
     assert f"{every['shared_speedup']:.2f}x over all operations" in speedup.notes[0]
-    assert f"With dropped steps it would be {every['dropped_speedup']:.2f}x if none waited." in speedup.notes[1]
+    assert f"With dropped steps it would be {every['dropped_speedup']:.2f}x if tiles waited neither" in speedup.notes[1]
     energy = figures["energy"]
     # Energy of logic uses the synthesized tile's power: 1.2 times the baseline's.
     core = [value(energy, series=series, x="tiles at work") for series in ("baseline", "tensordash")]
@@ -196,6 +196,9 @@ def test_verdict_is_printed_first(two_results: list[dict[str, Any]]) -> None:
     assert found[0].startswith("Speed: 150% faster than the dense baseline (2.50x) with DRAM of 25.6 GB/s; ")
     assert found[0].endswith("x where DRAM never limits.")
     assert found[1].startswith("Energy: the chip takes ")
+    assert found[1].endswith("DRAM and waiting tiles included.")
+    without = summary(two_results, None, ChipConfig(), "a step").notes
+    assert without[1].endswith("DRAM and waiting tiles included. The power of tiles is the paper's.")
     assert found[2] == (
         "Why: 20% of the multipliers' slots do work. "
         "The largest loss is 50%: the row waited for the slowest row (`waits`)."
