@@ -15,6 +15,8 @@ __all__ = ["UNIT_ERRORS", "Directed", "error_pairs", "hoards", "owners", "random
 
 GATE_CYCLES = 250
 """Cycles in which a producer signals three more tokens, while their consumer waits for a third unit."""
+HELD_CYCLES = 120
+"""Cycles of a descriptor that ends after the errors of two other units."""
 UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
 
 
@@ -159,17 +161,20 @@ def wait_sets() -> list[Directed]:
 def error_pairs(window: int) -> list[Directed]:
     """Return programs in which two units work at the same time and report errors, for each pair of units.
 
-    The first descriptor's unit reports before the second's in one program and after it in another. The outcome is the
-    first descriptor's error in both.
+    The first descriptor's unit reports before the second's in one program and after it in another. In half of the
+    programs a third unit is still executing an earlier descriptor, so the sequencer has not failed yet. The outcome is
+    always the first descriptor's error.
     """
     programs = []
-    cases = product(((20, 60), (60, 20)), permutations(WAYS, 2))
-    for number, (cycles, (first, second)) in enumerate(cases):
+    cases = product((False, True), ((20, 60), (60, 20)), permutations(WAYS, 2))
+    for number, (is_held, cycles, (first, second)) in enumerate(cases):
         place = number % window
-        filler = [encode(OPERATIONS["load"], {})] * place
-        program = [*filler, *(encode(WAYS[each][0], {}) for each in (first, second, "load", "store"))]
-        errors = {(first, place): UNIT_ERRORS[0], (second, place + 1): UNIT_ERRORS[1]}
-        programs.append(Directed(program, errors, busy=dict(zip(errors, cycles, strict=True))))
+        third = next(each for each in WAYS if each not in (first, second))
+        earlier = ["load"] * place + [third] * is_held
+        program = [encode(WAYS[each][0], {}) for each in (*earlier, first, second, "load", "store")]
+        errors = {(first, len(earlier)): UNIT_ERRORS[0], (second, len(earlier) + 1): UNIT_ERRORS[1]}
+        busy = dict(zip(errors, cycles, strict=True)) | {(third, place): HELD_CYCLES}
+        programs.append(Directed(program, errors, busy=busy))
     return programs
 
 
