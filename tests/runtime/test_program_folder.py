@@ -320,7 +320,7 @@ def test_wrong_size(written: Path) -> None:
 
 def test_missing_key(written: Path) -> None:
     edit(written, lambda document: document["programs"][0].pop("record"))
-    with pytest.raises(ProgramFolderError, match="manifest.json cannot be used: KeyError"):
+    with pytest.raises(ProgramFolderError, match="manifest.json cannot be used: it must have the key 'record'"):
         load_folder(written)
 
 

@@ -87,7 +87,8 @@ def load_folder(folder: Path, config: CoreConfig | None = None) -> ProgramFolder
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, ProgramFolderError):
             raise
-        raise ProgramFolderError(f"{folder / MANIFEST} cannot be used: {error!r}") from None
+        what = f"it must have the key {error}" if isinstance(error, KeyError) else repr(error)
+        raise ProgramFolderError(f"{folder / MANIFEST} cannot be used: {what}") from None
     memory_map.check(own)
     initial, expected = files[INITIAL], files[EXPECTED]
     for name, data, size in (("initial_bytes", initial, memory_map.initial_bytes), ("size", expected, memory_map.size)):

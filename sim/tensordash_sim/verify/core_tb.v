@@ -5,7 +5,7 @@
 //   $ obj_dir/V@TOP@_tb
 //
 // It executes a program of @DESCRIPTORS@ descriptors@WHERE@ (seed @SEED@): @TITLE@.
-// The .hex files have the memory before the program, and the memory that the golden model computes.
+// The .hex files have memory before the run, and memory after it as the golden model computes it.
 // In the first run, memory responds at once. In the second run, after a soft reset, it responds late and with pauses.
 
 module @TOP@_tb;
