@@ -1,6 +1,6 @@
 """FuseSoC core file (CAPI2) for a folder of emitted Verilog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..version import NUMERIC_VERSION
 
@@ -161,7 +161,7 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
     return _filled(CORE, made, prefix, digest, bench)
 
 
-def core_of_core(prefix: str, digest: str, bench: Iterable[str] = (), cores: int = 1) -> str:
+def core_of_core(prefix: str, digest: str, bench: Collection[str] = (), cores: int = 1) -> str:
     """Return the core file of a core: targets default, lint and synth, and simulations if there is a testbench.
 
     Parameters

@@ -7,7 +7,7 @@ from shutil import which
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.emission.c_header import c_header, driver_files
+from tensordash.emission.core_files import render_core
 from tensordash_runtime.program_folder.c_source import render_c
 from tensordash_runtime.program_folder.compiling import compile_task
 
@@ -27,8 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write all C files of a system whose program is a training step with host calls."""
     config, path = CoreConfig(), tmp_path_factory.mktemp("rv64")
     program = render_c(compile_task("mlp", config, seed=0, batch=2, base=BASE))
-    for name, text in {"tensordash.h": c_header(config), **driver_files(), **program}.items():
-        if "linux" not in name:  # The Linux driver is not freestanding.
+    for name, text in {**render_core(config, cores=2), **program}.items():
+        if name.endswith((".h", ".c")) and "linux" not in name:  # The Linux driver is not freestanding.
             (path / name).write_text(text)
     for file in (*FIRMWARE.glob("*.[ch]"), *EXAMPLES.glob("*.c")):
         (path / file.name).write_bytes(file.read_bytes())
@@ -43,7 +43,9 @@ def compile_file(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
 
 def test_all_files_compile(folder: Path) -> None:
     files = [file.name for file in folder.glob("*.c")]
-    assert {"tensordash_driver.c", "main.c", "soc.c", "host.c", "program.c", "matmul.c", "train.c"} <= {*files}
+    assert {"tensordash_driver.c", "main.c", "soc.c", "host.c", "program.c", "matmul.c", "train.c", "multicore.c"} <= {
+        *files
+    }
     assert f"PROGRAM_BASE UINT64_C({BASE:#x})" in (folder / "program.h").read_text()
     for file in files:
         ran = compile_file(folder, file)
