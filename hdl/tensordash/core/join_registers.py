@@ -9,10 +9,15 @@ from ..configuration.registers import WORD_BITS as WORD
 from ..movers.axi import AxiLiteSignature, bounds_layout
 from ..movers.read_join import PATIENCE_BITS
 
-__all__ = ["JOIN_REGISTERS", "JoinRegisters"]
+__all__ = ["JOIN_REGISTERS", "JoinRegisters", "join_addresses"]
 
 JOIN_REGISTERS = ("shared_base", "shared_base_high", "shared_limit", "shared_limit_high", "patience")
 """Registers by their place: the lowest and the highest address of shared tensors, low and high half; cycles."""
+
+
+def join_addresses(cores: int) -> dict[str, int]:
+    """Return the address of each register behind those of a number of cores, in bytes."""
+    return {name: (cores << ADDRESS_BITS) + 4 * place for place, name in enumerate(JOIN_REGISTERS)}
 
 
 class JoinRegisters(Block):

@@ -180,32 +180,35 @@ def core_of_core(prefix: str, digest: str, bench: Collection[str] = (), cores: i
         return _filled(CORE_OF_CORE, made, prefix, digest, bench)
     made |= {"default": "multicore", "more": ", multicore", "constraints": "multicore_constraints"}
     of_several = [name for name in bench if name.startswith(f"{prefix}_multicore_tb")]
-    text = _filled(CORE_OF_CORE, made, prefix, digest, [name for name in bench if name not in of_several])
-    filesets, targets = MULTICORE_FILESETS, MULTICORE_LINT
-    if of_several:
-        filesets += BENCH_FILESET
-        targets += BENCH_TARGET
     names = {"bench": "multicore_bench", "sim": "sim_multicore", "rtl": "rtl, memories, multicore", "top": "multicore"}
-    made |= names | {"prefix": prefix, "bench_files": _listed(of_several)}
-    return text.replace("\ntargets:\n", f"{filesets.format(**made)}\ntargets:\n") + targets.format(**made)
+    several = made | names | {"prefix": prefix}
+    fileset, target = _simulation(several, of_several)
+    more = MULTICORE_FILESETS.format(**several) + fileset, MULTICORE_LINT.format(**several) + target
+    return _filled(CORE_OF_CORE, made, prefix, digest, [name for name in bench if name not in of_several], more)
 
 
-def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, bench: Iterable[str]) -> str:
-    bench = list(bench)
-    names = {"bench": "bench", "sim": "sim", "prefix": prefix}
+def _filled(
+    template: str,
+    made: Mapping[str, str],
+    prefix: str,
+    digest: str,
+    bench: Iterable[str],
+    more: tuple[str, str] = ("", ""),
+) -> str:
+    """Fill a template; `more` are filesets and targets that follow those of the testbench."""
+    made = {"bench": "bench", "sim": "sim", "prefix": prefix, **made}
+    fileset, target = _simulation(made, list(bench))
     return template.format(
-        prefix=prefix,
-        version=NUMERIC_VERSION,
-        digest=digest,
-        bench_fileset=BENCH_FILESET.format(bench="bench", bench_files=_listed(bench)) if bench else "",
-        bench_target=BENCH_TARGET.format(**names, **made) if bench else "",
-        **made,
+        version=NUMERIC_VERSION, digest=digest, bench_fileset=fileset + more[0], bench_target=target + more[1], **made
     )
 
 
-def _listed(bench: Iterable[str]) -> str:
-    """Return the list of a testbench's files."""
-    return "\n".join(
+def _simulation(made: Mapping[str, str], bench: Collection[str]) -> tuple[str, str]:
+    """Return the fileset and the targets of a testbench; both are empty if it has no files."""
+    if not bench:
+        return "", ""
+    files = "\n".join(
         f"      - {name}: {{file_type: {'verilogSource-2005' if name.endswith('.v') else f'user, copyto: {name}'}}}"
         for name in bench
     )
+    return BENCH_FILESET.format(bench_files=files, **made), BENCH_TARGET.format(**made)

@@ -2,7 +2,7 @@
 
 from ..configuration.core_config import CoreConfig
 from ..configuration.registers import ADDRESS_BITS
-from ..core.join_registers import JOIN_REGISTERS
+from ..core.join_registers import join_addresses
 from ..core.multicore import Multicore
 from .constraints import constraints
 from .head import head
@@ -58,10 +58,7 @@ def _header(cores: int, prefix: str) -> str:
         f"#define {macro}_H",
         f"#define {macro}_CORES {cores}",
         f"#define {macro}_STRIDE {1 << ADDRESS_BITS:#x}",
-        *(
-            f"#define {macro}_{name.upper()} {(cores << ADDRESS_BITS) + 4 * place:#x}"
-            for place, name in enumerate(JOIN_REGISTERS)
-        ),
+        *(f"#define {macro}_{name.upper()} {address:#x}" for name, address in join_addresses(cores).items()),
         f"#endif /* {macro}_H */",
     ]
     return "".join(f"{line}\n" for line in lines)

@@ -5,7 +5,7 @@ from importlib import resources
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ADDRESS_BITS, IDENTITY, named
-from tensordash.core.join_registers import JOIN_REGISTERS
+from tensordash.core.join_registers import join_addresses
 from tensordash.emission.head import check_prefix
 
 from .core_example import example_program, example_programs
@@ -71,7 +71,7 @@ def render_core_testbench(
     memory_bytes = ring + cores * len(first.before)
     registers = {each: named(each).offset for each in USED}
     if cores > 1:
-        registers |= {each: (cores << ADDRESS_BITS) + 4 * place for place, each in enumerate(JOIN_REGISTERS)}
+        registers |= join_addresses(cores)
     values = {
         "TOP": top,
         "TITLE": first.title + ("" if cores == 1 else ".\n// Memory sends the weights once, to all cores"),

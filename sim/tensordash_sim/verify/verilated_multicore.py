@@ -5,7 +5,7 @@ from typing import Any
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ADDRESS_BITS, COUNTERS
-from tensordash.core.join_registers import JOIN_REGISTERS
+from tensordash.core.join_registers import JOIN_REGISTERS, join_addresses
 from tensordash.movers.axi import PAGE
 
 from .core_library import VerilatedError, verilog_of
@@ -62,7 +62,7 @@ class VerilatedMulticore(VerilatedCore):
     def _address(self, register: str) -> int:
         """Return the address of a register of the selected core, or of the join."""
         if register in JOIN_REGISTERS:
-            return (self.cores << ADDRESS_BITS) + 4 * JOIN_REGISTERS.index(register)
+            return join_addresses(self.cores)[register]
         return (self._selected << ADDRESS_BITS) + super()._address(register)
 
     def run_all(

@@ -3,7 +3,7 @@
 from ...configuration.core_config import CoreConfig
 from ...configuration.register_map import MapField, MapRegister
 from ...configuration.registers import ADDRESS_BITS, PAGE_BITS, WORD_BITS
-from ...core.join_registers import JOIN_REGISTERS
+from ...core.join_registers import join_addresses
 from ...movers.read_join import PATIENCE_BITS
 from .systemrdl import rdl_register
 
@@ -32,7 +32,6 @@ def multicore_rdl(config: CoreConfig, cores: int, prefix: str) -> str:
 
     Source: docs/integration.md, "Several cores"; Accellera, "SystemRDL 2.0 Register Description Language".
     """
-    stride = 1 << ADDRESS_BITS
     lines = [
         f"// Registers of {prefix}_multicore, {cores} cores: SystemRDL 2.0 of docs/integration.md.",
         "//",
@@ -47,10 +46,9 @@ def multicore_rdl(config: CoreConfig, cores: int, prefix: str) -> str:
         f"  default regwidth = {WORD_BITS};",
         f"  default accesswidth = {WORD_BITS};",
         "",
-        f"  {prefix}_registers cores[{cores}] @ 0x0 += {stride:#x};",
+        f"  {prefix}_registers cores[{cores}] @ 0x0 += {1 << ADDRESS_BITS:#x};",
     ]
-    for place, name in enumerate(JOIN_REGISTERS):
-        offset = cores * stride + 4 * place
+    for name, offset in join_addresses(cores).items():
         fields = _fields(name, config.address_bits)
         lines += rdl_register(MapRegister(name=name, offset=offset, access="rw", doc=DOCS[name], fields=fields))
     return "\n".join([*lines, "};"]) + "\n"
