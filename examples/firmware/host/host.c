@@ -12,18 +12,9 @@
 #include "program.c"
 #include "soc.h"
 #include "tensordash.h"
+#include "verilated_core.h"
 
 #define MEMORY_BYTES ((size_t)1 << 20)
-
-/* The library of sim/tensordash_sim/verify/core_harness.cpp. */
-typedef struct Device Device;
-Device *core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, double pause, uint64_t seed);
-void core_delete(Device *core);
-uint8_t *core_memory(Device *core);
-uint64_t core_cycle(Device *core);
-int core_write(Device *core, uint32_t address, uint32_t value);
-int core_read(Device *core, uint32_t address, uint32_t *value);
-int core_run(Device *core, uint64_t cycles);
 
 int firmware_main(void);
 

@@ -26,6 +26,7 @@ from ....replaced_text import replace_in_file
 from ..conftest import core_preset
 
 CHECKS = Path(__file__).with_name("checks.c")
+HOST = Path(__file__).parents[4] / "examples/firmware/host"
 RING = 1 << 16
 SIZE = 1 << 17
 C99 = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
@@ -157,7 +158,7 @@ def folder(tmp_path: Path) -> Path:
 
 def compile_and_run(folder: Path, library: Path, *options: str) -> subprocess.CompletedProcess[str]:
     sources = ["checks.c", "tensordash_driver.c"]
-    command = ["gcc", *C99, *options, "-o", "checks", *sources, str(library)]
+    command = ["gcc", *C99, *options, f"-I{HOST}", "-o", "checks", *sources, str(library)]
     subprocess.run(command, cwd=folder, check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
     return subprocess.run(["./checks"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)

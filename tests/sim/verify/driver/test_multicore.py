@@ -12,9 +12,9 @@ from tensordash_sim.verify.core_example import example_programs
 from tensordash_sim.verify.core_library import build_library, verilog_of
 
 from ....replaced_text import replace_in_file
-from .test_driver import C99, SANITIZERS
+from .test_driver import C99, HOST, SANITIZERS
 
-EXAMPLE = Path(__file__).parents[4] / "examples/firmware/multicore.c"
+EXAMPLE = HOST.parent / "multicore.c"
 CHECKS = Path(__file__).with_name("multicore_checks.c")
 CORES = 2
 CONFIG = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false")
@@ -50,7 +50,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def compiled_output(folder: Path, library: Path, *options: str) -> str:
-    command = ["gcc", *C99, *options, "-I.", "-o", "checks", str(CHECKS), "tensordash_driver.c", str(library)]
+    command = [
+        "gcc",
+        *C99,
+        *options,
+        "-I.",
+        f"-I{HOST}",
+        "-o",
+        "checks",
+        str(CHECKS),
+        "tensordash_driver.c",
+        str(library),
+    ]
     subprocess.run(command, cwd=folder, check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
     run = subprocess.run(["./checks"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
