@@ -16,7 +16,7 @@ JOIN_REGISTERS = ("shared_base", "shared_base_high", "shared_limit", "shared_lim
 
 
 def join_addresses(cores: int) -> dict[str, int]:
-    """Return the address of each register behind those of a number of cores, in bytes."""
+    """Return the address of each register, in bytes. They follow the registers of all cores."""
     return {name: (cores << ADDRESS_BITS) + 4 * place for place, name in enumerate(JOIN_REGISTERS)}
 
 
