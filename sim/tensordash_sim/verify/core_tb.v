@@ -276,6 +276,7 @@ module @TOP@_tb;
 
   // Run the programs, and compare memory after them.
   integer beat, limit, core, at;       // `at`: address of a core's registers
+  reg [CORES-1:0] later;               // interrupts of the cores after this one
   task run(input in_gaps);
     begin
       gaps = in_gaps;
@@ -313,8 +314,9 @@ module @TOP@_tb;
         check_register("cause", at + CAUSE, 1);
         check_register("status", at + STATUS, 0);
         write_register(at + CAUSE, 1);
+        later = {CORES{1'b1}} << (core + 1);
+        if (irq !== later) fail("irq", {{64-CORES{1'b0}}, irq}, {{64-CORES{1'b0}}, later});
       end
-      if (irq !== 0) fail("irq", {{64-CORES{1'b0}}, irq}, 0);
 @     check_register("patience", PATIENCE, 65535);
 @     if (shared_beats != SHARED / BYTES) fail("shared beats", {32'd0, shared_beats}, SHARED / BYTES);
       for (beat = 0; beat < BEATS; beat = beat + 1) begin

@@ -35,3 +35,30 @@ def test_tensor_may_fill_all_slots() -> None:
     assert slots.place("whole", 7) == (0, False)
     with pytest.raises(ProgramError, match="a part of the buffer has room for 7, not for 8"):
         slots.place("more", 8)
+
+
+def youngest(held: dict[int, range], place: range) -> int:
+    """Return the rank of the most recently used tensor that overlaps a place; -1 if there is none."""
+    return max((rank for rank, taken in enumerate(held.values()) if set(place) & set(taken)), default=-1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_new_tensors_replace_the_least_recently_used(seed: int) -> None:
+    """No place at either end, or after the last tensor, would spare all tensors as recent as the ones replaced."""
+    random, slots = Random(seed), Slots(0, 24, "a part of the buffer")
+    held: dict[int, range] = {}  # The least recently used comes first.
+    after = replaced = 0
+    for key in range(60):
+        for other in random.sample(sorted(held), random.randint(0, len(held))):
+            assert slots.place(other, len(held[other])) == (held[other].start, False)
+            held[other] = held.pop(other)
+        size = random.choice([1, 2, 3, 5, 8, 12])
+        at, _ = slots.place(key, size)
+
+        places = [start for start in (0, 24 - size, after) if start + size <= 24]
+        ranks = {start: youngest(held, range(start, start + size)) for start in (at, *places)}
+        assert ranks[at] == min(ranks[start] for start in places)
+        replaced += ranks[at] >= 0
+        held = {other: taken for other, taken in held.items() if not set(taken) & set(range(at, at + size))}
+        held[key], after = range(at, at + size), at + size
+    assert replaced > 10

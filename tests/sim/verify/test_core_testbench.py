@@ -108,7 +108,12 @@ BROKEN = {
     "a descriptor that is refused": ("mine_core_tb_before.hex", r"\A.*(?=.)", "ffffffff", "error is"),
     "an error of memory": ("mine_core_tb.v", r"\? 0 : 2;", "? 2 : 2;", "error is 0+a, expected 0"),
     "an endless wait": ("mine_core_tb.v", r"m_axi_arready <= read_in.*", "m_axi_arready <= 0;", "no interrupt in"),
-    "no clearing of causes": ("mine_core_tb.v", r"write_register\(CAUSE, 1\)", "write_register(CAUSE, 2)", "irq is"),
+    "no clearing of causes": (
+        "mine_core_tb.v",
+        r"write_register\(at \+ CAUSE, 1\)",
+        "write_register(at + CAUSE, 2)",
+        "irq is",
+    ),
     "all strobes": ("mine.v", r"axi_wstrb = beats_payload_strobe & ", "axi_wstrb = ", "memory at"),
     "a memory that ignores strobes": ("mine_core_tb.v", r"if \(m_axi_wstrb\[i\]\) ", "", "memory at"),
     "too few descriptors": ("mine_core_tb.v", r"DESCRIPTORS = 9", "DESCRIPTORS = 8", "no interrupt in"),
@@ -169,8 +174,14 @@ def test_multicore_passes(cores: int, small_multicore: Path, tmp_path: Path) -> 
 BROKEN_MULTICORE = {
     "no sharing": ("mine_multicore_tb.v", r"SHARED_LIMIT, SHARED - 1", "SHARED_BASE, 4096", "shared beats is"),
     "no patience": ("mine_multicore_tb.v", r"write_register\(PATIENCE, 65535\)", "", "patience is"),
-    "an interrupt too early": ("mine_multicore.v", r"irq = {core_1__irq,", "irq = {core_0__irq,", "done is"),
+    "an interrupt too early": ("mine_multicore.v", r"irq = {core_1__irq,", "irq = {core_0__irq,", "irq is"),
     "no interrupt": ("mine_multicore.v", r"irq = {core_1__irq,", "irq = {1'b0,", "no interrupt in"),
+    "swapped interrupts": (
+        "mine_multicore.v",
+        r"irq = {core_1__irq, core_0__irq}",
+        "irq = {core_0__irq, core_1__irq}",
+        "irq is",
+    ),
     "IDs of the first core": ("mine_multicore.v", r"axi_awid <= 2'd2 & [^;]*;", "axi_awid <= 2'd0;", "no interrupt in"),
     "writes of the first core": ("mine_multicore.v", r"{40{chosen\[1\]}}", "40'd0", "memory at"),
     "a reset of the first core only": (
